@@ -6,35 +6,16 @@ namespace windlass::capi {
 namespace {
 
 Shells<windlass_space> closed_spaces;
-Shells<windlass_unwind_info> closed_infos;
 
 }  // namespace
 
-windlass_space* take_shell(Target target) {
-  windlass_space* shell = closed_spaces.take();
-  if (shell != nullptr) shell->target.emplace(std::move(target));
-  return shell;
+windlass_status opened(Expected<Target> target, windlass_space** to, windlass_error* error) {
+  if (!target) return report(target.error(), error);
+  return open_shell(closed_spaces, to, error, [&](windlass_space& shell) { shell.target.emplace(std::move(*target)); });
 }
 
-windlass_unwind_info* take_shell(std::unique_ptr<UnwindReader> reader) {
-  windlass_unwind_info* shell = closed_infos.take();
-  if (shell != nullptr) shell->reader = std::move(reader);
-  return shell;
-}
-
-void open_shell(windlass_space& shell) { shell.change(); }
-void open_shell(windlass_unwind_info& shell) { shell.change(); }
-
-void close_shell(windlass_space& shell) {
-  if (shell.open()) shell.change();
-  shell.target.reset();
-  closed_spaces.keep(shell);
-}
-
-void close_shell(windlass_unwind_info& shell) {
-  if (shell.open()) shell.change();
-  shell.reader.reset();
-  closed_infos.keep(shell);
+void close(windlass_space& space) {
+  close_shell(closed_spaces, space, [](windlass_space& shell) { shell.target.reset(); });
 }
 
 }  // namespace windlass::capi

@@ -46,25 +46,13 @@ struct windlass_cursor {
 
 namespace windlass::capi {
 
-[[nodiscard]] inline bool usable(const windlass_space* space) { return space != nullptr && space->open(); }
-[[nodiscard]] inline bool usable(const windlass_unwind_info* info) { return info != nullptr && info->open(); }
-[[nodiscard]] inline bool usable(const windlass_registrar* registrar) {
-  return registrar != nullptr && registrar->open();
-}
-[[nodiscard]] inline bool usable(const windlass_code_manager* manager) { return manager != nullptr && manager->open(); }
 [[nodiscard]] inline bool usable(const windlass_cursor* cursor) {
   return cursor != nullptr && cursor->magic == windlass_cursor::kAlive &&
          cursor->owner->generation.load(std::memory_order_acquire) == cursor->generation;
 }
 
-// A closed shell of one's own for what is given, or null where there is no memory.
-[[nodiscard]] windlass_space* take_shell(Target target);
-[[nodiscard]] windlass_unwind_info* take_shell(std::unique_ptr<UnwindReader> reader);
-// Marks it as open, after it was filled.
-void open_shell(windlass_space& shell);
-void open_shell(windlass_unwind_info& shell);
-// Empties it and keeps it for later.
-void close_shell(windlass_space& shell);
-void close_shell(windlass_unwind_info& shell);
+// The handle of a target, or why there is none.
+[[nodiscard]] windlass_status opened(Expected<Target> target, windlass_space** to, windlass_error* error);
+void close(windlass_space& space);
 
 }  // namespace windlass::capi

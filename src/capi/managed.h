@@ -132,13 +132,3 @@ struct windlass_suspender : windlass::capi::Shell<windlass_suspender> {
   std::unique_ptr<const windlass::managed::Stopped> stopped;  // made and ended by who stops
   windlass_runtime* runtime = nullptr;
 };
-
-namespace windlass::capi {
-
-[[nodiscard]] inline bool usable(const windlass_runtime* runtime) { return runtime != nullptr && runtime->open(); }
-[[nodiscard]] inline bool usable(const windlass_mutator* mutator) { return mutator != nullptr && mutator->open(); }
-[[nodiscard]] inline bool usable(const windlass_suspender* suspender) {
-  return suspender != nullptr && suspender->open();
-}
-
-}  // namespace windlass::capi

@@ -153,19 +153,12 @@ windlass_status windlass_open_runtime(const windlass_runtime_callbacks* callback
   windlass_runtime_callbacks given;
   if (runtime == nullptr || !take(callbacks, given) || given.find == nullptr)
     return invalid("windlass_runtime_callbacks is not set up", error);
-  windlass_runtime* shell = closed_runtimes.take();
-  if (shell == nullptr) return no_memory(error);
-  shell->runtime.emplace(given);
-  shell->change();
-  *runtime = shell;
-  return WINDLASS_OK;
+  return open_shell(closed_runtimes, runtime, error, [&](windlass_runtime& shell) { shell.runtime.emplace(given); });
 }
 
 windlass_status windlass_close_runtime(windlass_runtime* runtime) {
   if (!usable(runtime)) return WINDLASS_INVALID;
-  runtime->change();
-  runtime->runtime.reset();
-  closed_runtimes.keep(*runtime);
+  close_shell(closed_runtimes, *runtime, [](windlass_runtime& shell) { shell.runtime.reset(); });
   return WINDLASS_OK;
 }
 
@@ -179,25 +172,22 @@ windlass_status windlass_open_mutator(windlass_runtime* runtime, const windlass_
   if (mutator == nullptr || !usable(runtime)) return invalid("the runtime is not open", error);
   if (personality != nullptr && (!take(personality, given) || given.catches == nullptr))
     return invalid("windlass_personality is not set up", error);
-  windlass_mutator* shell = closed_mutators.take();
-  if (shell == nullptr) return no_memory(error);
-  shell->thread.emplace();
-  shell->thread->handle = shell;
-  shell->thread->walk.space = &own_process();
-  shell->thread->walk.runtime = &*runtime->runtime;
-  if (personality != nullptr) shell->thread->personality = &shell->personality.emplace(given);
-  shell->runtime = runtime;
-  shell->change();
-  *mutator = shell;
-  return WINDLASS_OK;
+  return open_shell(closed_mutators, mutator, error, [&](windlass_mutator& shell) {
+    shell.thread.emplace();
+    shell.thread->handle = &shell;
+    shell.thread->walk.space = &own_process();
+    shell.thread->walk.runtime = &*runtime->runtime;
+    if (personality != nullptr) shell.thread->personality = &shell.personality.emplace(given);
+    shell.runtime = runtime;
+  });
 }
 
 windlass_status windlass_close_mutator(windlass_mutator* mutator) {
   if (!usable(mutator) || mutator->attached) return WINDLASS_INVALID;
-  mutator->change();
-  mutator->thread.reset();
-  mutator->personality.reset();
-  closed_mutators.keep(*mutator);
+  close_shell(closed_mutators, *mutator, [](windlass_mutator& shell) {
+    shell.thread.reset();
+    shell.personality.reset();
+  });
   return WINDLASS_OK;
 }
 

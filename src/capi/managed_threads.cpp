@@ -145,25 +145,21 @@ windlass_status windlass_open_suspender(windlass_runtime* runtime, const windlas
   if (!take(safe_points, given) || given.is_safe_point == nullptr)
     return invalid("windlass_safe_points is not set up", error);
   if (suspender_is_open.exchange(true)) return invalid("there is a suspender already", error);
-  windlass_suspender* shell = closed_suspenders.take();
-  if (shell == nullptr) {
-    suspender_is_open = false;
-    return no_memory(error);
-  }
-  shell->safe_points.emplace(given);
-  shell->suspender.emplace(own_process(), *runtime->runtime, *shell->safe_points, signal);
-  shell->runtime = runtime;
-  shell->change();
-  *suspender = shell;
-  return WINDLASS_OK;
+  const auto status = open_shell(closed_suspenders, suspender, error, [&](windlass_suspender& shell) {
+    shell.safe_points.emplace(given);
+    shell.suspender.emplace(own_process(), *runtime->runtime, *shell.safe_points, signal);
+    shell.runtime = runtime;
+  });
+  suspender_is_open = status == WINDLASS_OK;
+  return status;
 }
 
 windlass_status windlass_close_suspender(windlass_suspender* suspender) {
   if (!usable(suspender) || suspender->stopped != nullptr) return WINDLASS_INVALID;
-  suspender->change();
-  suspender->suspender.reset();
-  suspender->safe_points.reset();
-  closed_suspenders.keep(*suspender);
+  close_shell(closed_suspenders, *suspender, [](windlass_suspender& shell) {
+    shell.suspender.reset();
+    shell.safe_points.reset();
+  });
   suspender_is_open = false;
   return WINDLASS_OK;
 }

@@ -1,6 +1,7 @@
 // Walks of managed stacks, and the roots of their frames.
 #include <cstring>
 
+#include "capi/code.h"
 #include "capi/managed.h"
 
 using namespace windlass;
@@ -68,6 +69,14 @@ windlass_root to_c(const managed::Root& root) {
           .reg = root.reg,
           .flags = (root.interior ? WINDLASS_INTERIOR : 0u) | (root.pinned ? WINDLASS_PINNED : 0u) |
                    (root.derived ? WINDLASS_DERIVED : 0u)};
+}
+
+// Gives roots to a callback of C.
+auto giving_to(windlass_root_callback callback, void* user) {
+  return [=](const managed::Root& root) {
+    const windlass_root shown = to_c(root);
+    callback(&shown, user);
+  };
 }
 
 bool from_c(const windlass_root_slot& from, managed::RootSlot& to) {
@@ -248,11 +257,7 @@ windlass_status windlass_encode_stack_map(const windlass_stack_map* map, void* b
 windlass_status windlass_crawl_roots(const windlass_crawl* crawl, windlass_root_callback callback, void* user,
                                      windlass_error* error) {
   if (crawl == nullptr || callback == nullptr) return invalid("there is no frame or no callback", error);
-  const auto done = managed::each_root(crawl->frame, crawl->memory, [&](const managed::Root& root) {
-    const windlass_root shown = to_c(root);
-    callback(&shown, user);
-  });
-  return done ? WINDLASS_OK : report(done.error(), error);
+  return done(managed::each_root(crawl->frame, crawl->memory, giving_to(callback, user)), error);
 }
 
 windlass_status windlass_each_root(const windlass_managed_thread* thread, const windlass_registers* registers,
@@ -261,11 +266,7 @@ windlass_status windlass_each_root(const windlass_managed_thread* thread, const 
   if (const char* wrong = prepare(thread, registers, start); wrong != nullptr) return invalid(wrong, error);
   if (callback == nullptr || (flags & ~WINDLASS_THREAD_IS_SUSPENDED) != 0)
     return invalid("there is no callback, or the flag is none of a collector's", error);
-  const auto done = managed::each_root(*start.thread, start.registers, flags, [&](const managed::Root& root) {
-    const windlass_root shown = to_c(root);
-    callback(&shown, user);
-  });
-  return done ? WINDLASS_OK : report(done.error(), error);
+  return done(managed::each_root(*start.thread, start.registers, flags, giving_to(callback, user)), error);
 }
 
 windlass_status windlass_open_llvm_stack_maps(const void* section, size_t section_size, windlass_llvm_stack_maps** maps,
@@ -283,11 +284,7 @@ windlass_status windlass_crawl_llvm_roots(const windlass_crawl* crawl, const win
                                           windlass_root_callback callback, void* user, windlass_error* error) {
   if (frameless(crawl) == nullptr || maps == nullptr || callback == nullptr)
     return invalid("there is no frame of managed code, no stack maps or no callback", error);
-  const auto done = maps->maps.each_root(crawl->frame, crawl->memory, [&](const managed::Root& root) {
-    const windlass_root shown = to_c(root);
-    callback(&shown, user);
-  });
-  return done ? WINDLASS_OK : report(done.error(), error);
+  return done(maps->maps.each_root(crawl->frame, crawl->memory, giving_to(callback, user)), error);
 }
 
 }  // extern "C"

@@ -94,12 +94,8 @@ windlass_status windlass_open_registrar(uint32_t registry, const char* folder, w
   if (registry > WINDLASS_REGISTRY_JITDUMP) return invalid("no such registry", error);
   auto opened = open_registrar(static_cast<Registry>(registry), {.folder = folder != nullptr ? folder : ""});
   if (!opened) return report(opened.error(), error);
-  windlass_registrar* shell = closed_registrars.take();
-  if (shell == nullptr) return no_memory(error);
-  shell->registrar = std::move(*opened);
-  shell->change();
-  *registrar = shell;
-  return WINDLASS_OK;
+  return open_shell(closed_registrars, registrar, error,
+                    [&](windlass_registrar& shell) { shell.registrar = std::move(*opened); });
 }
 
 windlass_status windlass_register(windlass_registrar* registrar, const windlass_generated* functions, size_t count,
@@ -117,8 +113,7 @@ windlass_status windlass_register(windlass_registrar* registrar, const windlass_
 
 windlass_status windlass_unregister(windlass_registrar* registrar, uint64_t id, windlass_error* error) {
   if (!usable(registrar)) return invalid("the registrar is closed", error);
-  const auto removed = registrar->registrar->remove(RegistrationId{id});
-  return removed ? WINDLASS_OK : report(removed.error(), error);
+  return done(registrar->registrar->remove(RegistrationId{id}), error);
 }
 
 windlass_status windlass_move(windlass_registrar* registrar, uint64_t id, const uint64_t* from,
@@ -131,15 +126,12 @@ windlass_status windlass_move(windlass_registrar* registrar, uint64_t id, const 
   std::vector<MovedFunction> moved;
   moved.reserve(count);
   for (std::size_t i = 0; i < count; ++i) moved.push_back({from[i], given[i]});
-  const auto done = registrar->registrar->move(RegistrationId{id}, moved);
-  return done ? WINDLASS_OK : report(done.error(), error);
+  return done(registrar->registrar->move(RegistrationId{id}, moved), error);
 }
 
 windlass_status windlass_close_registrar(windlass_registrar* registrar) {
   if (!usable(registrar)) return WINDLASS_INVALID;
-  registrar->change();
-  registrar->registrar.reset();
-  closed_registrars.keep(*registrar);
+  close_shell(closed_registrars, *registrar, [](windlass_registrar& shell) { shell.registrar.reset(); });
   return WINDLASS_OK;
 }
 

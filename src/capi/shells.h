@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <mutex>
 #include <new>
+
+#include "capi/structs.h"
 
 namespace windlass::capi {
 
@@ -48,5 +51,28 @@ class Shells {
   std::mutex lock_;
   Handle* free_ = nullptr;
 };
+
+template <typename Handle>
+requires std::derived_from<Handle, Shell<Handle>>
+[[nodiscard]] bool usable(const Handle* handle) { return handle != nullptr && handle->open(); }
+
+// Fills a closed shell by fill(shell), opens it and gives it to `to`.
+template <typename Handle, typename Fill>
+windlass_status open_shell(Shells<Handle>& closed, Handle** to, windlass_error* error, Fill&& fill) {
+  Handle* const shell = closed.take();
+  if (shell == nullptr) return no_memory(error);
+  fill(*shell);
+  shell->change();
+  *to = shell;
+  return WINDLASS_OK;
+}
+
+// Closes an open shell, empties it by empty(shell) and keeps it for later.
+template <typename Handle, typename Empty>
+void close_shell(Shells<Handle>& closed, Handle& shell, Empty&& empty) {
+  shell.change();
+  empty(shell);
+  closed.keep(shell);
+}
 
 }  // namespace windlass::capi

@@ -28,18 +28,14 @@ class CallbackMemory final : public Memory {
   windlass_memory memory_;
 };
 
-windlass_status opened(AddressSpace space, windlass_space** to, windlass_error* error) {
-  windlass_space* shell = take_shell(Target{.kind = TargetKind::kProcess,
-                                            .space = std::move(space),
-                                            .threads = {},
-                                            .command = {},
-                                            .problems = {},
-                                            .notes = {},
-                                            .attachment = {}});
-  *to = shell;
-  if (shell == nullptr) return no_memory(error);
-  open_shell(*shell);
-  return WINDLASS_OK;
+Target target_of(AddressSpace space) {
+  return {.kind = TargetKind::kProcess,
+          .space = std::move(space),
+          .threads = {},
+          .command = {},
+          .problems = {},
+          .notes = {},
+          .attachment = {}};
 }
 
 }  // namespace
@@ -48,7 +44,8 @@ extern "C" {
 
 windlass_status windlass_open_self(windlass_space** space, windlass_error* error) {
   if (space == nullptr) return invalid("nowhere to put the handle", error);
-  return opened(AddressSpace::self(), space, error);
+  *space = nullptr;
+  return opened(target_of(AddressSpace::self()), space, error);
 }
 
 windlass_status windlass_open_callbacks(uint32_t architecture, const windlass_memory* memory, windlass_space** space,
@@ -58,13 +55,13 @@ windlass_status windlass_open_callbacks(uint32_t architecture, const windlass_me
   *space = nullptr;
   if (!is_architecture(architecture)) return invalid("unknown architecture", error);
   if (!take(memory, own) || own.read == nullptr) return invalid("windlass_memory is not set up", error);
-  return opened(AddressSpace(static_cast<Architecture>(architecture), std::make_unique<CallbackMemory>(own)), space,
-                error);
+  AddressSpace made(static_cast<Architecture>(architecture), std::make_unique<CallbackMemory>(own));
+  return opened(target_of(std::move(made)), space, error);
 }
 
 windlass_status windlass_close(windlass_space* space) {
   if (!usable(space)) return WINDLASS_INVALID;
-  close_shell(*space);
+  close(*space);
   return WINDLASS_OK;
 }
 

@@ -10,15 +10,6 @@ using namespace windlass::capi;
 
 namespace {
 
-windlass_status opened(Expected<Target> target, windlass_space** to, windlass_error* error) {
-  if (!target) return report(target.error(), error);
-  windlass_space* shell = take_shell(std::move(*target));
-  if (shell == nullptr) return no_memory(error);
-  open_shell(*shell);
-  *to = shell;
-  return WINDLASS_OK;
-}
-
 using OpenDump = Expected<Target> (*)(const std::string&, const DumpOptions&);
 
 windlass_status open_dump(OpenDump open, const char* path, const windlass_files* files, windlass_space** space,

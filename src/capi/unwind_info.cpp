@@ -11,6 +11,8 @@ using namespace windlass::capi;
 
 namespace {
 
+Shells<windlass_unwind_info> closed_infos;
+
 static_assert(static_cast<int>(UnwindFormat::kWinArm64) == WINDLASS_FORMAT_WIN_ARM64);
 static_assert(static_cast<int>(UnwindFormat::kSFrame) == WINDLASS_FORMAT_SFRAME);
 static_assert(static_cast<int>(UnwindFormat::kGo) == WINDLASS_FORMAT_GO);
@@ -20,11 +22,7 @@ static_assert(RegisterRules::kCapacity == WINDLASS_MAX_RULES);
 windlass_status opened(Expected<std::unique_ptr<UnwindReader>> reader, windlass_unwind_info** to,
                        windlass_error* error) {
   if (!reader) return report(reader.error(), error);
-  windlass_unwind_info* shell = take_shell(std::move(*reader));
-  if (shell == nullptr) return no_memory(error);
-  open_shell(*shell);
-  *to = shell;
-  return WINDLASS_OK;
+  return open_shell(closed_infos, to, error, [&](windlass_unwind_info& shell) { shell.reader = std::move(*reader); });
 }
 
 windlass_unwind_function to_c(const UnwindFunction& function) {
@@ -123,7 +121,7 @@ windlass_status windlass_read_unwind_info(const void* bytes, size_t length, uint
 
 windlass_status windlass_close_unwind_info(windlass_unwind_info* info) {
   if (!usable(info)) return WINDLASS_INVALID;
-  close_shell(*info);
+  close_shell(closed_infos, *info, [](windlass_unwind_info& shell) { shell.reader.reset(); });
   return WINDLASS_OK;
 }
 

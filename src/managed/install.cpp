@@ -10,6 +10,17 @@ static_assert(offsetof(windlass::managed::Landing, stores) == 8 * 44);
 
 #if defined(__x86_64__)
 asm(R"(
+  .macro windlass_push register
+  pushq \register
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset \register, 0
+  .endm
+  .macro windlass_pop register
+  popq \register
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore \register
+  .endm
+
   .text
   .p2align 4
   .globl windlass_install
@@ -48,9 +59,7 @@ windlass_install_end:
   .type windlass_call_funclet, @function
 windlass_call_funclet:
   .cfi_startproc
-  pushq %rbp
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %rbp, 0
+  windlass_push %rbp
   movq %rdi, %rax
   movq %rsi, %rdi
   movq %rdx, %rsi
@@ -65,9 +74,7 @@ windlass_call_funclet:
   movq %rdx, 8*16(%rcx)
   call *%rax
 1:
-  popq %rbp
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %rbp
+  windlass_pop %rbp
   ret
   .cfi_endproc
   .size windlass_call_funclet, .-windlass_call_funclet
@@ -129,24 +136,12 @@ windlass_hijacked_return:
   .type windlass_call_saving_registers, @function
 windlass_call_saving_registers:
   .cfi_startproc
-  pushq %rbp
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %rbp, 0
-  pushq %rbx
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %rbx, 0
-  pushq %r12
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r12, 0
-  pushq %r13
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r13, 0
-  pushq %r14
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r14, 0
-  pushq %r15
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r15, 0
+  windlass_push %rbp
+  windlass_push %rbx
+  windlass_push %r12
+  windlass_push %r13
+  windlass_push %r14
+  windlass_push %r15
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
   movq %rdi, %rax
@@ -154,30 +149,46 @@ windlass_call_saving_registers:
   call *%rax
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
-  popq %r15
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r15
-  popq %r14
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r14
-  popq %r13
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r13
-  popq %r12
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r12
-  popq %rbx
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %rbx
-  popq %rbp
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %rbp
+  windlass_pop %r15
+  windlass_pop %r14
+  windlass_pop %r13
+  windlass_pop %r12
+  windlass_pop %rbx
+  windlass_pop %rbp
   ret
   .cfi_endproc
   .size windlass_call_saving_registers, .-windlass_call_saving_registers
 )");
 #else
 asm(R"(
+  // The frame of windlass_call_saving_registers has 160 bytes.
+  .macro windlass_save first, second, at
+  stp \first, \second, [sp, #\at]
+  .cfi_offset \first, \at - 160
+  .cfi_offset \second, \at - 152
+  .endm
+  .macro windlass_restore first, second, at
+  ldp \first, \second, [sp, #\at]
+  .cfi_restore \first
+  .cfi_restore \second
+  .endm
+
+  // Preserved registers, `operation` ldp or stp, in the slots at `slots`. x10 is overwritten.
+  .macro windlass_slots_x operation, slots
+  \operation x19, x20, [\slots, #8*19]
+  \operation x21, x22, [\slots, #8*21]
+  \operation x23, x24, [\slots, #8*23]
+  \operation x25, x26, [\slots, #8*25]
+  \operation x27, x28, [\slots, #8*27]
+  .endm
+  .macro windlass_slots_d operation, slots
+  add x10, \slots, #8*36
+  \operation d8, d9, [x10]
+  \operation d10, d11, [x10, #16]
+  \operation d12, d13, [x10, #32]
+  \operation d14, d15, [x10, #48]
+  .endm
+
   .text
   .p2align 4
   .globl windlass_install
@@ -192,18 +203,10 @@ windlass_install:
   str x10, [x9]
   ldp x9, x10, [x0, #8*48]
   str x10, [x9]
-  ldp x19, x20, [x0, #8*19]
-  ldp x21, x22, [x0, #8*21]
-  ldp x23, x24, [x0, #8*23]
-  ldp x25, x26, [x0, #8*25]
-  ldp x27, x28, [x0, #8*27]
+  windlass_slots_x ldp, x0
   ldp x29, x30, [x0, #8*29]
   ldp x9, x16, [x0, #8*31]
-  add x10, x0, #8*36
-  ldp d8, d9, [x10]
-  ldp d10, d11, [x10, #16]
-  ldp d12, d13, [x10, #32]
-  ldp d14, d15, [x10, #48]
+  windlass_slots_d ldp, x0
   ldp x0, x1, [x0]
 windlass_install_loaded:  // the landing, which lies below, may be overwritten from here on
   mov sp, x9
@@ -225,20 +228,12 @@ windlass_call_funclet:
   mov x16, x0
   mov x0, x1
   mov x1, x2
-  stp x19, x20, [x3, #8*19]
-  stp x21, x22, [x3, #8*21]
-  stp x23, x24, [x3, #8*23]
-  stp x25, x26, [x3, #8*25]
-  stp x27, x28, [x3, #8*27]
+  windlass_slots_x stp, x3
   stp x29, x30, [x3, #8*29]
   adr x10, 1f
   mov x9, sp
   stp x9, x10, [x3, #8*31]
-  add x10, x3, #8*36
-  stp d8, d9, [x10]
-  stp d10, d11, [x10, #16]
-  stp d12, d13, [x10, #32]
-  stp d14, d15, [x10, #48]
+  windlass_slots_d stp, x3
   blr x16
 1:
   ldp x29, x30, [sp], #16
@@ -260,34 +255,18 @@ windlass_hijacked_return:
   sub sp, sp, #(8*44 + 64)
   .cfi_def_cfa_offset 416
   stp x0, x1, [sp]
-  stp x19, x20, [sp, #8*19]
-  stp x21, x22, [sp, #8*21]
-  stp x23, x24, [sp, #8*23]
-  stp x25, x26, [sp, #8*25]
-  stp x27, x28, [sp, #8*27]
+  windlass_slots_x stp, sp
   stp x29, x30, [sp, #8*29]
   stp x9, x30, [sp, #8*31]
   .cfi_offset x30, 8*32 - 416
-  add x10, sp, #8*36
-  stp d8, d9, [x10]
-  stp d10, d11, [x10, #16]
-  stp d12, d13, [x10, #32]
-  stp d14, d15, [x10, #48]
+  windlass_slots_d stp, sp
   stp q0, q1, [x10, #64]
   mov x0, sp
   bl windlass_on_hijacked_return
-  add x10, sp, #8*36
+  windlass_slots_d ldp, sp
   ldp q0, q1, [x10, #64]
-  ldp d8, d9, [x10]
-  ldp d10, d11, [x10, #16]
-  ldp d12, d13, [x10, #32]
-  ldp d14, d15, [x10, #48]
   ldp x0, x1, [sp]
-  ldp x19, x20, [sp, #8*19]
-  ldp x21, x22, [sp, #8*21]
-  ldp x23, x24, [sp, #8*23]
-  ldp x25, x26, [sp, #8*25]
-  ldp x27, x28, [sp, #8*27]
+  windlass_slots_x ldp, sp
   ldr x29, [sp, #8*29]
   ldr x30, [sp, #8*32]
   .cfi_restore x30
@@ -307,63 +286,27 @@ windlass_call_saving_registers:
   .cfi_def_cfa_offset 160
   .cfi_offset x29, -160
   .cfi_offset x30, -152
-  stp x19, x20, [sp, #16]
-  .cfi_offset x19, -144
-  .cfi_offset x20, -136
-  stp x21, x22, [sp, #32]
-  .cfi_offset x21, -128
-  .cfi_offset x22, -120
-  stp x23, x24, [sp, #48]
-  .cfi_offset x23, -112
-  .cfi_offset x24, -104
-  stp x25, x26, [sp, #64]
-  .cfi_offset x25, -96
-  .cfi_offset x26, -88
-  stp x27, x28, [sp, #80]
-  .cfi_offset x27, -80
-  .cfi_offset x28, -72
-  stp d8, d9, [sp, #96]
-  .cfi_offset d8, -64
-  .cfi_offset d9, -56
-  stp d10, d11, [sp, #112]
-  .cfi_offset d10, -48
-  .cfi_offset d11, -40
-  stp d12, d13, [sp, #128]
-  .cfi_offset d12, -32
-  .cfi_offset d13, -24
-  stp d14, d15, [sp, #144]
-  .cfi_offset d14, -16
-  .cfi_offset d15, -8
+  windlass_save x19, x20, 16
+  windlass_save x21, x22, 32
+  windlass_save x23, x24, 48
+  windlass_save x25, x26, 64
+  windlass_save x27, x28, 80
+  windlass_save d8, d9, 96
+  windlass_save d10, d11, 112
+  windlass_save d12, d13, 128
+  windlass_save d14, d15, 144
   mov x9, x0
   mov x0, x1
   blr x9
-  ldp x19, x20, [sp, #16]
-  .cfi_restore x19
-  .cfi_restore x20
-  ldp x21, x22, [sp, #32]
-  .cfi_restore x21
-  .cfi_restore x22
-  ldp x23, x24, [sp, #48]
-  .cfi_restore x23
-  .cfi_restore x24
-  ldp x25, x26, [sp, #64]
-  .cfi_restore x25
-  .cfi_restore x26
-  ldp x27, x28, [sp, #80]
-  .cfi_restore x27
-  .cfi_restore x28
-  ldp d8, d9, [sp, #96]
-  .cfi_restore d8
-  .cfi_restore d9
-  ldp d10, d11, [sp, #112]
-  .cfi_restore d10
-  .cfi_restore d11
-  ldp d12, d13, [sp, #128]
-  .cfi_restore d12
-  .cfi_restore d13
-  ldp d14, d15, [sp, #144]
-  .cfi_restore d14
-  .cfi_restore d15
+  windlass_restore x19, x20, 16
+  windlass_restore x21, x22, 32
+  windlass_restore x23, x24, 48
+  windlass_restore x25, x26, 64
+  windlass_restore x27, x28, 80
+  windlass_restore d8, d9, 96
+  windlass_restore d10, d11, 112
+  windlass_restore d12, d13, 128
+  windlass_restore d14, d15, 144
   ldp x29, x30, [sp], #160
   .cfi_restore x29
   .cfi_restore x30
