@@ -14,6 +14,8 @@
 
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
+#include "windlass_process_layout.h"  // IWYU pragma: keep: the skeleton has its types
+
 #include "windlass.skel.h"
 
 namespace windlass::profiler {
