@@ -225,7 +225,8 @@ WL_INLINE int wl_follow_way(struct wl_unwind* u) {
   u->rule.way_first = u->way.first;
   u->rule.way_second = u->way.second;
   u->rule.way_sp = u->way.sp;
-  u->rule.last = (struct wl_last_load){.addend = 0, .words = u->way.keeper};
+  struct wl_last_load last = {.addend = 0, .words = u->way.keeper};
+  u->rule.last = last;
   return wl_thread_cfa(u, &u->rule);
 }
 
