@@ -36,7 +36,7 @@ class MappingSetsTest : public testing::Test {
  protected:
   std::array<wl_module, 4> list{};
   std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
-  __u64 way = 0;
+  wl_way way{};
   KernelModules modules{list, *arena, way};
   FakeEntries entries;
   MappingSets sets{entries, modules, *arena};

@@ -243,9 +243,9 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
       sample.registers.set(reg, next());
     }
     sample.stack = {sample.registers.sp(), stack};
-    const UnwoundStack stack = unwinder.unwind(sample, table.find(self)->maps.get());
-    EXPECT_LT(stack.end, WL_END_COUNT);
-    EXPECT_LE(stack.frames.size(), RawUnwinder::kMaxFrames);
+    const UnwoundStack unwound = unwinder.unwind(sample, table.find(self)->maps.get());
+    EXPECT_LT(unwound.end, WL_END_COUNT);
+    EXPECT_LE(unwound.frames.size(), RawUnwinder::kMaxFrames);
   }
 }
 
