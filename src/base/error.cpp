@@ -34,7 +34,7 @@ std::string Error::text() const {
 void detail::no_value(const Error& error) {
   char text[1024];
   error.text_to(text, sizeof text);
-  std::fprintf(stderr, "windlass: the value of a call that failed was used: %s\n", text);
+  std::fprintf(stderr, "%s\n", text);
   std::abort();
 }
 

@@ -10,9 +10,7 @@
 namespace windlass {
 namespace {
 
-Failure system_error(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 class Descriptor {
  public:

@@ -15,8 +15,7 @@
 namespace windlass {
 
 // Errors where the assembler has no words for something; `where` is the offset into the code.
-[[nodiscard]] Failure no_directive(std::uint32_t where,
-                                                  const char* what = "the assembler has no directive for this");
+[[nodiscard]] Failure no_directive(std::uint32_t where, const char* what = "the assembler has no directive for this");
 
 // The directives of a function while they are made.
 class DirectiveList {

@@ -251,8 +251,7 @@ Expected<ByteView> LaidOutObject::code(std::size_t section, std::uint64_t offset
   const auto code = ByteView(place.bytes.data(), place.bytes.size()).sub(offset, size);
   if (!code) return code;
   const auto problem = std::ranges::lower_bound(problems_, place.address + offset, {}, &Problem::address);
-  if (problem != problems_.end() && problem->address - place.address - offset < size)
-    return Failure(problem->error);
+  if (problem != problems_.end() && problem->address - place.address - offset < size) return Failure(problem->error);
   return code;
 }
 

@@ -95,8 +95,7 @@ Expected<std::vector<UnwindCode>> prologue_codes(const Fragment& fragment) {
   }
   if (fragment.prologue_end > at) pad(codes, at, fragment.prologue_end);
   std::reverse(codes.begin(), codes.end());
-  if (const auto done = append_before(codes, fragment.entered, fragment.begin); !done)
-    return Failure(done.error());
+  if (const auto done = append_before(codes, fragment.entered, fragment.begin); !done) return Failure(done.error());
   use_save_next(codes);
   return codes;
 }

@@ -60,9 +60,7 @@ wl_code_header make_header(std::uint64_t begin, std::uint64_t end, const CodeMan
   return header;
 }
 
-Failure refused(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure refused(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 // With vm.memfd_noexec = 2 there is no other; kernels before 6.3 do not know the flag.
 os::Descriptor make_memfd() {

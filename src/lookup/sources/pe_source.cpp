@@ -17,8 +17,7 @@ Expected<Function> PeSource::function_at(std::uint64_t address) const {
   if (!stored) return uncovered(address);
   Function function;
   const auto described = describe(*stored, function);
-  if (!described && (function.begin == function.end || function.contains(address)))
-    return Failure(described.error());
+  if (!described && (function.begin == function.end || function.contains(address))) return Failure(described.error());
   if (!function.contains(address)) return uncovered(address);
   return function;
 }

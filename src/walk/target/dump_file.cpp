@@ -13,9 +13,7 @@
 namespace windlass::walk {
 namespace {
 
-Failure system_error(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 // -1 and errno: none can be made.
 int open_nameless_file() {
