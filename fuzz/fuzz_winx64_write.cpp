@@ -45,7 +45,7 @@ void recode(const std::uint8_t* data, std::size_t size) {
   const auto info = winx64::parse_unwind_info(ByteView(std::span(data + 1, size - 1)), 0x1000);
   if (!info || info->version > 2) return;
   const auto content = winx64::decode(*info);
-  const auto bytes = content ? winx64::encode(*content) : std::unexpected(content.error());
+  const auto bytes = content ? winx64::encode(*content) : Failure(content.error());
   if (!bytes) return;
   const auto again = winx64::parse_unwind_info(ByteView(bytes->data(), bytes->size()), 0x1000);
   FUZZ_CHECK(again.has_value());

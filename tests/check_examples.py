@@ -113,7 +113,7 @@ class Check:
             return
         language = blocks[0].language
         head = "\n".join(context["all.md", language]) + "\n"
-        compiler = ["g++", "-std=c++23", "-x", "c++"] if language == "cpp" else ["gcc", "-std=c17", "-D_GNU_SOURCE", "-x", "c"]
+        compiler = ["g++", "-std=c++20", "-x", "c++"] if language == "cpp" else ["gcc", "-std=c17", "-D_GNU_SOURCE", "-x", "c"]
         with tempfile.NamedTemporaryFile("w", suffix="." + language) as file:
             file.write(head + source_of(blocks, context))
             file.flush()

@@ -156,7 +156,7 @@ class LlvmStackMaps {
   template <typename Callback>
   Expected<void> each_pair(std::uint64_t return_address, Callback&& callback) const {
     const auto pairs = pairs_at(return_address);
-    if (!pairs) return std::unexpected(pairs.error());
+    if (!pairs) return Failure(pairs.error());
     for (std::uint64_t i = 0; i < pairs->count; ++i)
       callback(location(pairs->first + 2 * i * kLocationSize), location(pairs->first + (2 * i + 1) * kLocationSize));
     return {};

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "base/system_reason.h"
 
 namespace windlass {
@@ -26,6 +29,13 @@ std::string Error::text() const {
   char text[1024];  // `what` is a literal of ours: a sentence
   text_to(text, sizeof text);
   return text;
+}
+
+void detail::no_value(const Error& error) {
+  char text[1024];
+  error.text_to(text, sizeof text);
+  std::fprintf(stderr, "%s\n", text);
+  std::abort();
 }
 
 }  // namespace windlass

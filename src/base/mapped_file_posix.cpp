@@ -10,9 +10,7 @@
 namespace windlass {
 namespace {
 
-std::unexpected<Error> system_error(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 class Descriptor {
  public:
@@ -40,7 +38,7 @@ Expected<std::size_t> regular_file_size(int fd) {
 
 Expected<MappedFile> MappedFile::from_fd(int fd) {
   const auto size = regular_file_size(fd);
-  if (!size) return std::unexpected(size.error());
+  if (!size) return Failure(size.error());
   MappedFile file;
   if (*size == 0) return file;
   void* data = ::mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -67,7 +65,7 @@ Expected<MappedFile> MappedFile::read(const std::string& path, std::size_t limit
   const Descriptor fd(path);
   if (fd.get() < 0) return system_error("cannot open the file");
   const auto size = regular_file_size(fd.get());
-  if (!size) return std::unexpected(size.error());
+  if (!size) return Failure(size.error());
   if (*size > limit) return fail(ErrorCode::kLimit, "file larger than the limit", *size, limit);
   MappedFile file;
   if (*size == 0) return file;

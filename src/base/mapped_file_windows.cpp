@@ -5,7 +5,7 @@
 namespace windlass {
 namespace {
 
-std::unexpected<Error> system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, GetLastError()); }
+Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, GetLastError()); }
 
 class OwnedHandle {
  public:
@@ -47,7 +47,7 @@ Expected<MappedFile> MappedFile::open(const std::string& path) {
   const OwnedHandle handle(open_file(path));
   if (!handle) return system_error("cannot open the file");
   const auto size = disk_file_size(handle.get());
-  if (!size) return std::unexpected(size.error());
+  if (!size) return Failure(size.error());
   MappedFile file;
   if (*size == 0) return file;
   const OwnedHandle mapping(CreateFileMappingW(handle.get(), nullptr, PAGE_READONLY, 0, 0, nullptr));

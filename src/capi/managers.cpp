@@ -35,7 +35,7 @@ Expected<void> rows_of(const windlass_managed& from, std::vector<FrameRow>& to) 
       !prologue_from_c(given, prologue))
     return wrong("windlass_generated is not set up, not of the function's size, or beside rows");
   auto rows = prologue::rows_of(prologue);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   to = std::move(*rows);
   return {};
 }

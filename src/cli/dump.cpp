@@ -88,7 +88,7 @@ class DwarfPrinter {
     dwarf::CfaInstructionReader reader(section_, cie, program, location);
     while (!reader.at_end()) {
       const auto instruction = reader.next();
-      if (!instruction) return std::unexpected(instruction.error());
+      if (!instruction) return Failure(instruction.error());
       if (instruction->opcode != dwarf::DW_CFA_nop) callback(*instruction);  // padding
     }
     return {};

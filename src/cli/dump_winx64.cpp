@@ -53,7 +53,7 @@ class Walker {
       });
     }
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     return winx64::each_descriptor(payload->pool, 0, info.operation_count, payload->ip_offsets,
                                    info.has(winx64::kLarge), callback);
   }
@@ -184,7 +184,7 @@ class JsonPrinter : Walker {
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
       separate();
@@ -211,7 +211,7 @@ class JsonPrinter : Walker {
     field(",\"handler\":", info.handler);
     field(",\"handler_data\":", info.handler_data);
     const auto handler = winx64::read_handler(image_, handler_name(info.handler), function, info);
-    if (!handler) return std::unexpected(handler.error());
+    if (!handler) return Failure(handler.error());
     if (!handler->name.empty()) {
       out_.text(",\"handler_name\":");
       out_.json_string(handler->name);
@@ -423,7 +423,7 @@ class TextPrinter : Walker {
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
       out_.text("    Epilogue: ");
@@ -449,7 +449,7 @@ class TextPrinter : Walker {
     }
     out_.character('\n');
     const auto handler = winx64::read_handler(image_, name, function, info);
-    if (!handler) return std::unexpected(handler.error());
+    if (!handler) return Failure(handler.error());
     if (handler->by_shape) {
       out_.text("    Handler data, by its shape: ");
       out_.text(kind_name(*handler));

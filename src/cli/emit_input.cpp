@@ -70,7 +70,7 @@ class Reader {
   Expected<void> blob() {
     subject_ = input_.list;
     const auto list = MappedFile::open(input_.list);
-    if (!list) return std::unexpected(list.error());
+    if (!list) return Failure(list.error());
     to_.architecture = input_.architecture;
     const ByteView bytes = list->bytes();
     std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -105,9 +105,9 @@ class Reader {
 
   Expected<void> object() {
     const auto image = image::ElfImage::parse(to_.file.bytes());
-    if (!image) return std::unexpected(image.error());
+    if (!image) return Failure(image.error());
     const auto source = sources::open_source(to_.file.bytes(), image::PeLayout::kFile);
-    if (!source) return std::unexpected(source.error());
+    if (!source) return Failure(source.error());
     to_.architecture = image::architecture_of(image->machine());
     if (const auto ok = image->type() == ET_REL ? lay_out(*image) : read_linked(*image); !ok) return ok;
     if (const auto ok = find_base(*image); !ok) return ok;
@@ -134,7 +134,7 @@ class Reader {
     if (input_.addresses)
       return fail(ErrorCode::kUnsupported, "an object that is not linked has no addresses: leave --addresses out", 0);
     auto object = image::LaidOutObject::make(image);
-    if (!object) return std::unexpected(object.error());
+    if (!object) return Failure(object.error());
     to_.object = std::make_shared<const image::LaidOutObject>(std::move(*object));
     to_.read = [kept = to_.object](std::uint64_t at, void* to, std::size_t size) { return kept->read(at, to, size); };
     return {};
@@ -184,7 +184,7 @@ class Reader {
       return {};
     }
     const auto code = to_.object->code(symbol.st_shndx, symbol.st_value, symbol.st_size);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (!input_.base.empty() && symbol.st_shndx != base_section_)
       return fail(
           ErrorCode::kUnsupported,

@@ -57,7 +57,7 @@ static auto ask(const CodeSource& source, SynthesisScratch& scratch, Question&& 
 }
 
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
-  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  if (!is_followed(source.architecture)) return Failure(kNotFollowed);
   auto found = whole_answer(ask(source, scratch, [&](auto& work) { return analyse(source, pc, work); }), pc, scratch);
   // A guess that nothing has been saved is refuted by a call that would lose the link register.
   if (found && found->start == Start::kNone && found->certainty == Certainty::kGuess &&
@@ -68,17 +68,17 @@ Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, Synthes
 }
 
 Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
-  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  if (!is_followed(source.architecture)) return Failure(kNotFollowed);
   return ask(source, scratch, [&](auto& work) { return way_in(source, pc, work); });
 }
 
 Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch) {
-  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  if (!is_followed(source.architecture)) return Failure(kNotFollowed);
   return ask(source, scratch, [&](auto& work) { return straight_row(source, pc, work); });
 }
 
 Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
-  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  if (!is_followed(source.architecture)) return Failure(kNotFollowed);
   return whole_answer(ask(source, scratch, [&](auto& work) { return return_row(source, pc, work); }), pc, scratch);
 }
 

@@ -43,7 +43,7 @@ Expected<HeapFront> write_windows(const CodeHeap& heap, std::uint64_t front_size
   if (heap.handler != 0)
     all.handler = prologue::Handler{.on_exception = heap.on_exception, .on_unwind = heap.on_unwind};
   const auto sizes = write(all, Options{.function = rva(front_size)});
-  if (!sizes) return std::unexpected(sizes.error());
+  if (!sizes) return Failure(sizes.error());
 
   HeapFront front;
   front.code = heap.begin + front_size;
@@ -52,7 +52,7 @@ Expected<HeapFront> write_windows(const CodeHeap& heap, std::uint64_t front_size
   const std::uint64_t thunk = align(info + sizes->bytes.size(), 16);
   if (all.handler) all.handler->rva = rva(thunk);
   const auto written = write(all, Options{.function = rva(front_size), .info = rva(info)});
-  if (!written) return std::unexpected(written.error());
+  if (!written) return Failure(written.error());
 
   front.bytes.clear();
   for (const auto& entry : written->entries) append_entry(front.bytes, entry);
@@ -75,7 +75,7 @@ Expected<HeapFront> write_dwarf(const CodeHeap& heap, std::uint64_t front_size) 
       {.architecture = heap.architecture, .address = heap.begin, .pointers = dwarf::Pointers::kAbsolute});
   const Prologue all = whole_heap(heap.architecture, heap.end - front.code);
   if (const auto ok = writer.add(all, {.address = front.code, .personality = heap.handler}); !ok)
-    return std::unexpected(ok.error());
+    return Failure(ok.error());
   front.bytes = std::move(writer).take().bytes;
   return front;
 }
@@ -103,7 +103,7 @@ Expected<void> check(const CodeHeap& heap) {
 }  // namespace
 
 Expected<HeapFront> write_heap_front(const CodeHeap& heap) {
-  if (const auto ok = check(heap); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check(heap); !ok) return Failure(ok.error());
   // What a front of a page cannot hold gets a larger one, which leaves less code to be told of.
   for (std::uint64_t size = heap.page; heap.end - heap.begin > size;) {
     auto front = write_front(heap, size);

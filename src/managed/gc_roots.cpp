@@ -9,7 +9,7 @@ namespace windlass::managed {
 Expected<MapReader> MapReader::open(std::span<const std::byte> bytes) {
   MapReader reader(bytes);
   const auto header = reader.bytes_.at<MapHeader>(0);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   if (header->version != MapHeader::kVersion)
     return fail(ErrorCode::kUnsupported, "stack map is of another version", 0, header->version);
   reader.header_ = *header;
@@ -39,7 +39,7 @@ inline std::uint32_t MapReader::number(std::uint64_t array, unsigned width, unsi
 
 Expected<RootSlot> MapReader::slot(unsigned index) const {
   const auto bytes = bytes_.at<SlotBytes>(sizeof(MapHeader) + std::uint64_t{index} * sizeof(SlotBytes));
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   const unsigned base = bytes->kind & 7U;
   if (base == FramePlace::kNowhere || base > FramePlace::kAtRegister)
     return fail(ErrorCode::kMalformed, "stack map's slot is nowhere", index, bytes->kind);
@@ -92,7 +92,7 @@ bool MapReader::live(unsigned slot, unsigned set) const {
 
 Expected<Root> root_at(const CrawlFrame& frame, const Memory& memory, const FramePlace& place) {
   const auto value = frame.value(memory, place);
-  if (!value) return std::unexpected(value.error());
+  if (!value) return Failure(value.error());
   Root root{.value = *value, .reg = place.reg};
   const auto offset = static_cast<std::uint64_t>(std::int64_t{place.offset});
   switch (place.base) {
@@ -128,7 +128,7 @@ class MethodRoots {
     for (unsigned slot = 0; slot < map_.slots(); ++slot) {
       if (!is_live(slot) || map_.is_derived(slot)) continue;
       const auto root = root_of(slot);
-      if (!root) return std::unexpected(root.error());
+      if (!root) return Failure(root.error());
       sink_(*root);
     }
     return {};
@@ -140,7 +140,7 @@ class MethodRoots {
   }
   [[nodiscard]] Expected<Root> root_of(unsigned number) const {
     const auto slot = map_.slot(number);
-    if (!slot) return std::unexpected(slot.error());
+    if (!slot) return Failure(slot.error());
     auto root = root_at(frame_, memory_, slot->place);
     if (!root) return root;
     root->interior = slot->interior;
@@ -151,8 +151,8 @@ class MethodRoots {
     if (!is_live(pair.slot)) return {};
     auto root = root_of(pair.slot);
     const auto base = root_of(pair.base);
-    if (!root) return std::unexpected(root.error());
-    if (!base) return std::unexpected(base.error());
+    if (!root) return Failure(root.error());
+    if (!base) return Failure(base.error());
     root->derived = true;
     root->base = base->value;
     sink_(*root);
@@ -193,7 +193,7 @@ Expected<void> each_root(const CrawlFrame& frame, const Memory& memory, RootSink
     case CrawlState::kFrameless: {
       if (!frame.reports_roots || frame.method->roots.empty()) return {};
       const auto map = MapReader::open(frame.method->roots);
-      if (!map) return std::unexpected(map.error());
+      if (!map) return Failure(map.error());
       return MethodRoots(frame, memory, *map, sink).run();
     }
     case CrawlState::kFrameFunction:
@@ -223,7 +223,7 @@ Expected<void> each_root(const ManagedThread& thread, const Registers& registers
                        flags | kGcFuncletReferences | kHandleSkippedFrames | kNotifyOnNoFrameTransitions);
   while (walker.next())
     if (const auto done = each_root(walker.frame(), thread, sink); !done) return done;
-  if (walker.error()) return std::unexpected(*walker.error());
+  if (walker.error()) return Failure(*walker.error());
   return {};
 }
 

@@ -12,7 +12,7 @@ class Encoder {
   explicit Encoder(const StackMap& map) : map_(map) {}
 
   Expected<std::vector<std::byte>> run() {
-    if (const auto done = collect(); !done) return std::unexpected(done.error());
+    if (const auto done = collect(); !done) return Failure(done.error());
     return write();
   }
 
@@ -36,7 +36,7 @@ class Encoder {
 
   Expected<void> collect() {
     for (const RootSlot& slot : map_.always)
-      if (const auto number = number_of(slot, 0); !number) return std::unexpected(number.error());
+      if (const auto number = number_of(slot, 0); !number) return Failure(number.error());
     if (slots_.size() != map_.always.size())
       return fail(ErrorCode::kMalformed, "root is twice among those always live", 0);
     std::uint64_t next = 0;
@@ -56,7 +56,7 @@ class Encoder {
     std::vector<std::uint16_t> live;
     for (const RootSlot& slot : site.live) {
       const auto number = number_of(slot, site.offset);
-      if (!number) return std::unexpected(number.error());
+      if (!number) return Failure(number.error());
       if (*number < map_.always.size() || std::ranges::find(live, *number) != live.end())
         return fail(ErrorCode::kMalformed, "root is twice among those live at a site", site.offset, *number);
       live.push_back(*number);

@@ -42,7 +42,7 @@ constexpr std::uint64_t aligned(std::uint64_t at) { return (at + 7) & ~std::uint
 // One map, of one object file; where it ends.
 Expected<std::uint64_t> LlvmStackMaps::read_map(std::uint64_t at) {
   const auto header = section_.at<Header>(at);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   if (header->version != 3)
     return fail(ErrorCode::kUnsupported, "LLVM stack map is not of version 3", at, header->version);
   const std::uint64_t functions = at + sizeof(Header);
@@ -51,17 +51,17 @@ Expected<std::uint64_t> LlvmStackMaps::read_map(std::uint64_t at) {
   std::uint64_t left = header->records;
   for (std::uint32_t i = 0; i < header->functions; ++i) {
     const auto function = section_.at<FunctionSize>(functions + i * std::uint64_t{sizeof(FunctionSize)});
-    if (!function) return std::unexpected(function.error());
+    if (!function) return Failure(function.error());
     if (function->records > left)
       return fail(ErrorCode::kMalformed, "LLVM stack map's functions have more records than it has", functions, i);
     left -= function->records;
     for (std::uint64_t n = 0; n < function->records; ++n) {
       const auto its = section_.at<RecordHeader>(record);
-      if (!its) return std::unexpected(its.error());
+      if (!its) return Failure(its.error());
       records_.push_back({function->address + its->offset, record});
       const std::uint64_t live_outs = aligned(record + sizeof(RecordHeader) + its->locations * kLocationSize) + 2;
       const auto count = section_.at<std::uint16_t>(live_outs);
-      if (!count) return std::unexpected(count.error());
+      if (!count) return Failure(count.error());
       record = aligned(live_outs + 2 + *count * kLiveOut);
     }
   }
@@ -74,7 +74,7 @@ Expected<LlvmStackMaps> LlvmStackMaps::open(std::span<const std::byte> section) 
   maps.section_ = ByteView(section.data(), section.size());
   for (std::uint64_t at = 0; at < section.size();) {
     const auto end = maps.read_map(at);
-    if (!end) return std::unexpected(end.error());
+    if (!end) return Failure(end.error());
     at = *end;
   }
   for (const Record& record : maps.records_) maps.note_repeated(record);
@@ -127,7 +127,7 @@ Expected<LlvmStackMaps::Pairs> LlvmStackMaps::pairs_at(std::uint64_t return_addr
 // Three constants (calling convention, flags, number of deoptimisation values), these values, then the pairs.
 Expected<LlvmStackMaps::Pairs> LlvmStackMaps::pairs_of(const Record& record) const {
   const auto header = section_.at<RecordHeader>(record.at);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   constexpr std::uint64_t kConstants = 3;
   const std::uint64_t first = record.at + sizeof(RecordHeader);
   if (header->locations < kConstants)
@@ -161,7 +161,7 @@ bool place_of(const Location& location, FramePlace& to) {
 Expected<void> LlvmStackMaps::each_root(const CrawlFrame& frame, const Memory& memory, RootSink sink) const {
   if (!frame.reports_roots) return {};
   const auto pairs = pairs_at(frame.pc().value());
-  if (!pairs) return std::unexpected(pairs.error());
+  if (!pairs) return Failure(pairs.error());
   for (const bool derived_ones : {true, false})
     for (std::uint64_t i = 0; i < pairs->count; ++i) {
       const std::uint64_t pair = pairs->first + 2 * i * kLocationSize;
@@ -172,8 +172,8 @@ Expected<void> LlvmStackMaps::each_root(const CrawlFrame& frame, const Memory& m
         continue;
       auto root = root_at(frame, memory, at);
       const auto its = root_at(frame, memory, of);
-      if (!root) return std::unexpected(root.error());
-      if (!its) return std::unexpected(its.error());
+      if (!root) return Failure(root.error());
+      if (!its) return Failure(its.error());
       root->derived = derived_ones;
       root->base = derived_ones ? its->value : 0;
       sink(*root);

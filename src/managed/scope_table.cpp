@@ -18,11 +18,11 @@ Expected<std::vector<Clause>> read_scope_table(std::span<const std::byte> table,
                                                const Method& method) {
   const ByteView bytes(table.data(), table.size());
   const auto count = bytes.at<std::uint32_t>(0);
-  if (!count) return std::unexpected(count.error());
+  if (!count) return Failure(count.error());
   std::vector<Clause> clauses;
   for (std::uint64_t i = 0, at = sizeof *count; i < *count; ++i, at += sizeof(Scope)) {
     const auto scope = bytes.at<Scope>(at);
-    if (!scope) return std::unexpected(scope.error());
+    if (!scope) return Failure(scope.error());
     const std::uint64_t size = method.end - method.begin, target = base + scope->target;
     const std::uint64_t begin = base + scope->begin - method.begin, end = base + scope->end - method.begin;
     if (begin > end || end > size) return fail(ErrorCode::kMalformed, "scope is outside of its method", at, i);

@@ -76,7 +76,7 @@ Expected<bool> by_row(const ManagedThread& thread, const FrameRow& row, const Cr
   const walk::StepStatus status =
       walk::apply(row, thread.space->memory(), context, here.registers, caller.registers, &caller.saved);
   if (status.end == WalkEnd::kComplete) return false;
-  if (!status.ok()) return std::unexpected(status.error);
+  if (!status.ok()) return Failure(status.error);
   rows.keep(generation, here.registers.pc(), row, FrameOrigin::kCfi, here.registers.architecture());
   return true;
 }
@@ -103,7 +103,7 @@ Expected<bool> by_winx64(const ManagedThread& thread, const Method& method, cons
   winx64::Unwound unwound;
   winx64::SavedAddresses addresses;
   const auto done = winx64::virtual_unwind(image, method.windows.base, memory, here.registers, unwound, &addresses);
-  if (!done) return std::unexpected(done.error());
+  if (!done) return Failure(done.error());
   caller.registers = unwound.caller;
   caller.saved = here.saved;
   for (unsigned number = 0; number < 16; ++number)
@@ -128,10 +128,10 @@ Expected<winarm64::Location> locate(const WindowsUnwind& windows, const MethodIm
     return fail(ErrorCode::kUnsupported, "entry of a method refers to another one", function.begin, function.data);
   } else {
     const auto head = winarm64::read_head(image.bytes(function.target(), 8), function.target());
-    if (!head) return std::unexpected(head.error());
+    if (!head) return Failure(head.error());
     record = winarm64::parse_record(image.bytes(function.target(), head->size()), function.target());
   }
-  if (!record) return std::unexpected(record.error());
+  if (!record) return Failure(record.error());
   const std::uint64_t offset = rva - function.begin;
   if (offset < record->length)
     location = {function, *record, winarm64::position_at(*record, static_cast<std::uint32_t>(offset))};
@@ -145,13 +145,13 @@ Expected<bool> by_winarm64(const ManagedThread& thread, const Method& method, co
   const MethodImage image(thread, method);
   winarm64::Expansion storage;
   const auto location = locate(windows, image, here.registers.pc().lookup() - windows.base, storage);
-  if (!location) return std::unexpected(location.error());
+  if (!location) return Failure(location.error());
   caller.saved = here.saved;
   caller.saved.set(here.registers, kPc, here.saved.at(here.registers, kLr));  // unless this frame has saved it
   const winarm64::ExecContext context{.image_base = windows.base, .pac_mask = thread.space->pointer_mask()};
   const auto done =
       winarm64::virtual_unwind(*location, context, memory, here.registers, caller.registers, &caller.saved);
-  if (!done) return std::unexpected(done.error());
+  if (!done) return Failure(done.error());
   return caller.registers.pc().value() != 0;
 }
 
@@ -168,7 +168,7 @@ Expected<bool> by_runtimes_row(const ManagedThread& thread, const Method& method
                                walk::RowCache& rows, std::uint64_t generation, Place& caller) {
   FrameRow row;
   if (const auto found = thread.runtime->row_at(*thread.space, method, here.registers.pc().lookup(), row); !found)
-    return std::unexpected(found.error());
+    return Failure(found.error());
   return by_row(thread, row, here, rows, generation, caller);
 }
 

@@ -10,7 +10,7 @@ Expected<CrawlFrame> find_caller(const ManagedThread& thread, const Registers& r
     if (!frame.frameless() || frame.method->root().transparent) continue;
     if (left-- == 0) return frame;
   }
-  if (walker.error()) return std::unexpected(*walker.error());
+  if (walker.error()) return Failure(*walker.error());
   return fail(ErrorCode::kNotFound, "stack has no such caller", registers.pc().value(), static_cast<unsigned>(mark));
 }
 

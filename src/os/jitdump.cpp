@@ -118,7 +118,7 @@ void JitdumpFile::load(const JitdumpRecord& record, JitdumpVisitor& to) {
       std::min<std::size_t>(record.size, sizeof record + sizeof(JitdumpLoad) + kMaxName + 1) - sizeof record;
   const ByteView bytes = window(reached_ + sizeof record, wanted);
   const auto code = bytes.at<JitdumpLoad>(0);
-  const auto name = code ? bytes.string_at(sizeof *code) : std::unexpected(code.error());
+  const auto name = code ? bytes.string_at(sizeof *code) : Failure(code.error());
   if (!name)
     report(ErrorCode::kMalformed, "jitdump record of code without a name that ends", reached_, record.size);
   else if (wraps(code->address, code->size))

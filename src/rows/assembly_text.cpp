@@ -5,9 +5,7 @@
 
 namespace windlass {
 
-std::unexpected<Error> no_directive(std::uint32_t where, const char* what) {
-  return fail(ErrorCode::kUnsupported, what, where);
-}
+Failure no_directive(std::uint32_t where, const char* what) { return fail(ErrorCode::kUnsupported, what, where); }
 
 void DirectiveList::seh_handler(const std::optional<prologue::Handler>& handler, const std::string& symbol) {
   if (!handler) return;

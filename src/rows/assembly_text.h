@@ -15,8 +15,7 @@
 namespace windlass {
 
 // Errors where the assembler has no words for something; `where` is the offset into the code.
-[[nodiscard]] std::unexpected<Error> no_directive(std::uint32_t where,
-                                                  const char* what = "the assembler has no directive for this");
+[[nodiscard]] Failure no_directive(std::uint32_t where, const char* what = "the assembler has no directive for this");
 
 // The directives of a function while they are made.
 class DirectiveList {
@@ -78,11 +77,11 @@ Expected<std::string> source_text(const Prologue& prologue, std::span<const std:
     return fail(ErrorCode::kMalformed, "code is not of the size the prologue says", prologue.code_size, code.size());
   Source source(options, code);
   if (directives) return source.with_directives(*directives, prologue.handler.has_value());
-  if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_names(prologue, options); !ok) return Failure(ok.error());
   Prologue addends = prologue;
   if (addends.handler) addends.handler->rva = 0;
   const auto written = write(addends);
-  if (!written) return std::unexpected(written.error());
+  if (!written) return Failure(written.error());
   return source.with_data(*written, prologue.handler.has_value());
 }
 

@@ -14,12 +14,12 @@ class RowMaker {
   Expected<std::vector<FrameRow>> run() {
     if (prologue_.architecture == Architecture::kI386)
       return fail(ErrorCode::kUnsupported, "prologues are those of x86-64 and AArch64", 0);
-    if (auto ok = enter(prologue_.ops, 0, prologue_.code_size); !ok) return std::unexpected(ok.error());
+    if (auto ok = enter(prologue_.ops, 0, prologue_.code_size); !ok) return Failure(ok.error());
     if (prologue_.prologue_end() > prologue_.code_size || prologue_.prologue_end() < reached_)
       return fail(ErrorCode::kOutOfRange, "prologue ends outside of the code, or before its last op", prologue_.size);
-    if (auto ok = body(prologue_.epilogues, prologue_.code_size, true); !ok) return std::unexpected(ok.error());
+    if (auto ok = body(prologue_.epilogues, prologue_.code_size, true); !ok) return Failure(ok.error());
     advance(prologue_.code_size);
-    if (too_large_) return std::unexpected(*too_large_);
+    if (too_large_) return Failure(*too_large_);
     return std::move(rows_);
   }
 
@@ -145,7 +145,7 @@ Expected<std::vector<FrameRow>> rows_of(const Prologue& prologue) { return RowMa
 
 Expected<void> check(const Prologue& prologue) {
   const auto rows = RowMaker(prologue, false).run();
-  return rows ? Expected<void>() : std::unexpected(rows.error());
+  return rows ? Expected<void>() : Failure(rows.error());
 }
 
 }  // namespace windlass::prologue

@@ -54,7 +54,7 @@ Expected<Load> read_load(const Memory& memory, std::uint64_t function) {
 
 Expected<std::uint32_t> field_of_accessor(const Memory& memory, std::uint64_t function) {
   const auto load = read_load(memory, function);
-  if (!load) return std::unexpected(load.error());
+  if (!load) return Failure(load.error());
   if (load->from_rip || load->displacement < 0)
     return fail(ErrorCode::kUnsupported, "an accessor loads no field", function);
   return static_cast<std::uint32_t>(load->displacement);
@@ -62,7 +62,7 @@ Expected<std::uint32_t> field_of_accessor(const Memory& memory, std::uint64_t fu
 
 Expected<std::uint64_t> variable_of_accessor(const Memory& memory, std::uint64_t function) {
   const auto load = read_load(memory, function);
-  if (!load) return std::unexpected(load.error());
+  if (!load) return Failure(load.error());
   if (!load->from_rip) return fail(ErrorCode::kUnsupported, "an accessor loads no variable", function);
   return load->next + static_cast<std::uint64_t>(std::int64_t{load->displacement});
 }

@@ -162,13 +162,13 @@ std::optional<std::uint64_t> relocated_by(const Memory& memory, const Tables& ta
 Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base, std::string_view name) {
   Tables tables;
   const auto found = find_symbol(memory, base, name, tables);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return DynamicSymbol{tables.bias + found->value, found->size};
 }
 
 Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base, std::string_view name) {
   const auto found = find_dynamic_object(memory, base, name);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return found->address;
 }
 
@@ -181,7 +181,7 @@ Expected<std::uint64_t> find_image_defining(const Memory& memory, std::uint64_t 
 Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_t base, std::string_view name) {
   Tables tables;
   const auto found = find_symbol(memory, base, name, tables);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   const auto module = relocated_by(memory, tables, R_X86_64_DTPMOD64, found->index);
   if (!module) return fail(ErrorCode::kNotFound, "the image does not find its variable by a module's number", base);
   return ThreadLocalSymbol{*module, found->value};

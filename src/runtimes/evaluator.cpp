@@ -71,7 +71,7 @@ std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std:
 
 Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name) {
   const auto function = find_dynamic_object(memory, base, name);
-  if (!function) return std::unexpected(function.error());
+  if (!function) return Failure(function.error());
   if (function->size == 0 || function->size > kLongest)
     return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function->address, function->size);
   Evaluator evaluator{.begin = function->address, .end = function->address + function->size};

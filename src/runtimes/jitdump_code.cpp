@@ -157,20 +157,20 @@ Expected<void> JitdumpCode::for_each_fde(const CodeHistory::Piece& piece, FdeSin
       if (!piece.contains(fde.begin) || fde.end - fde.begin > piece.size) continue;
       any = true;
       if (const auto more = sink(section, fde); !more)
-        return std::unexpected(more.error());
+        return Failure(more.error());
       else if (!*more)
         return {};
     }
     if (any) break;
   }
-  if (wrong) return std::unexpected(*wrong);
+  if (wrong) return Failure(*wrong);
   return fail(ErrorCode::kNotFound, "no row covers the address", piece.begin);
 }
 
 Expected<void> JitdumpCode::row_in(const CodeHistory::Piece& piece, std::uint64_t address, FrameRow& to) {
   return for_each_fde(piece, [&](const dwarf::CfiSection& section, const dwarf::Fde& fde) -> Expected<bool> {
     if (address < fde.begin || address >= fde.end) return true;
-    if (const auto found = dwarf::row_at(section, fde, address, to); !found) return std::unexpected(found.error());
+    if (const auto found = dwarf::row_at(section, fde, address, to); !found) return Failure(found.error());
     return false;
   });
 }
@@ -230,7 +230,7 @@ class JitdumpCode::Source final : public sources::UnwindSource {
     const CodeHistory::Piece* piece = code_->piece_at(function.begin);
     if (piece == nullptr) return;
     const auto give = [&](const dwarf::CfiSection& section, const dwarf::Fde& fde) -> Expected<bool> {
-      if (const auto done = dwarf::for_each_row(section, fde, callback); !done) return std::unexpected(done.error());
+      if (const auto done = dwarf::for_each_row(section, fde, callback); !done) return Failure(done.error());
       return true;
     };
     if (const auto done = code_->for_each_fde(*piece, give); !done && done.error().code != ErrorCode::kNotFound)

@@ -73,7 +73,7 @@ Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t add
     }
   }
   auto found = runtime_->method_at(address);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   std::shared_ptr<const Method> method = std::move(*found);
   if (!method->contains(address)) return fail(ErrorCode::kNotFound, "no method contains the address", address);
   keep(method);
@@ -164,11 +164,11 @@ class RuntimeCode::Source final : public sources::UnwindSource {
   bool is_exact() const override { return code_->runtime_->is_exact(); }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto method = find(address);
-    return method ? (*method)->row_at(address, to) : std::unexpected(method.error());
+    return method ? (*method)->row_at(address, to) : Failure(method.error());
   }
   Expected<sources::Function> function_at(std::uint64_t address) const override {
     const auto method = find(address);
-    if (!method) return std::unexpected(method.error());
+    if (!method) return Failure(method.error());
     return function_of(**method);
   }
   std::uint64_t function_start(std::uint64_t address) const override {

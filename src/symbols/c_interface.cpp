@@ -74,7 +74,7 @@ windlass_status open(const windlass_symbols_options* options, windlass_symbols**
 }
 
 Expected<void> put(Expected<Symbolizer> made, windlass_symbols& shell) {
-  if (!made) return std::unexpected(made.error());
+  if (!made) return Failure(made.error());
   shell.symbolizer.emplace(std::move(*made));
   return {};
 }
@@ -88,7 +88,7 @@ windlass_status open_dump(OpenDump open_target, const char* path, const windlass
   if (!from_c(files, dump.files)) return invalid("windlass_files is not set up", error);
   return open(options, symbols, error, [&](windlass_symbols& shell, const SymbolizerOptions& how) -> Expected<void> {
     auto target = open_target(path, dump);
-    if (!target) return std::unexpected(target.error());
+    if (!target) return Failure(target.error());
     shell.target.emplace(std::move(*target));
     return put(Symbolizer::of_target(*shell.target, how), shell);
   });

@@ -6,7 +6,7 @@ namespace windlass::symbols {
 
 std::unique_ptr<GoNames> GoNames::open(int fd, std::string& note) {
   auto file = MappedFile::from_fd(fd);
-  const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
+  const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
   if (!image) return nullptr;  // who opens it for its symbols says so
   const auto table = runtimes::go::find_table(*image);
   if (table) return std::unique_ptr<GoNames>(new GoNames(std::move(*file), *table, *image));

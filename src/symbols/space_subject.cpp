@@ -147,7 +147,7 @@ KnownModule* SpaceSubject::file(const ModuleInfo& info) {
   if (!file) return nullptr;
   if (!certain) {
     const auto bytes = MappedFile::from_fd(file.get());
-    const auto image = bytes ? image::ElfImage::parse(bytes->bytes()) : std::unexpected(bytes.error());
+    const auto image = bytes ? image::ElfImage::parse(bytes->bytes()) : Failure(bytes.error());
     const std::string mapped = image ? mapped_build_id(space_.memory(), *image, info.bias) : std::string();
     if (!mapped.empty() && mapped != image->build_id()) return modules_.of_build_id(mapped, info.path);
   }

@@ -163,7 +163,7 @@ class Symbolizer::Implementation {
 Expected<Symbolizer> Symbolizer::of_file(const std::string& path, const SymbolizerOptions& options) {
   auto made = std::make_unique<Implementation>(options);
   auto subject = symbols::FileSubject::open(path, made->modules());
-  if (!subject) return std::unexpected(subject.error());
+  if (!subject) return Failure(subject.error());
   made->set_subject(std::move(*subject));
   return Symbolizer(std::move(made));
 }
@@ -171,7 +171,7 @@ Expected<Symbolizer> Symbolizer::of_file(const std::string& path, const Symboliz
 Expected<Symbolizer> Symbolizer::of_process(std::uint64_t pid, const SymbolizerOptions& options) {
   auto made = std::make_unique<Implementation>(options);
   auto subject = symbols::ProcessSubject::open(pid, made->modules());
-  if (!subject) return std::unexpected(subject.error());
+  if (!subject) return Failure(subject.error());
   made->set_subject(std::move(*subject));
   return Symbolizer(std::move(made));
 }

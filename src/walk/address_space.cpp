@@ -41,7 +41,7 @@ Expected<void> AddressSpace::Modules::erase(std::uint64_t begin) {
 }
 
 Expected<CodeRangeId> AddressSpace::Modules::add(CodeRange range, Architecture architecture) {
-  if (const auto free = check_free(range.begin, range.end); !free) return std::unexpected(free.error());
+  if (const auto free = check_free(range.begin, range.end); !free) return Failure(free.error());
   return code_.add(std::move(range), architecture);
 }
 

@@ -88,7 +88,7 @@ Expected<CodeRangeId> CodeRanges::add(CodeRange range, Architecture architecture
   if (range.begin >= range.end) return fail(ErrorCode::kMalformed, "code range is empty", range.begin, range.end);
   ModuleInfo info{range.begin, range.end, range.bias, std::move(range.name), {}};
   auto source = make_range_source(std::move(range), architecture);
-  if (!source) return std::unexpected(source.error());
+  if (!source) return Failure(source.error());
   auto module = std::make_unique<Module>(std::move(info), std::move(*source));
   const std::uint64_t id = module->id();
   return insert(std::move(module), id);
@@ -106,7 +106,7 @@ Expected<CodeRangeId> CodeRanges::insert(std::unique_ptr<const Module> module, s
   const Entry entry{module->info().begin, module->info().end, module.get()};
 
   const std::lock_guard hold(lock_);
-  if (const auto free = check_free(entry.begin, entry.end); !free) return std::unexpected(free.error());
+  if (const auto free = check_free(entry.begin, entry.end); !free) return Failure(free.error());
   if (begin_of_ == nullptr) begin_of_ = std::make_unique<std::unordered_map<std::uint64_t, std::uint64_t>>();
   begin_of_->emplace(id, entry.begin);
   const Index* index = index_.load(std::memory_order_relaxed);

@@ -44,7 +44,7 @@ Expected<flow::Synthesis> follow(const StepContext& context, CodeAddress pc, con
       answer(context, {.question = CodeMemo::Question::kRow}, pc, module, module, [&](const flow::CodeSource& source) {
         return answer_with(flow::synthesize(source, pc, *context.scratch.synthesis));
       });
-  if (!found.found) return std::unexpected(found.error);
+  if (!found.found) return Failure(found.error);
   return found.synthesis;
 }
 
@@ -64,7 +64,7 @@ Expected<flow::Synthesis> followed_way_in(const StepContext& context) {
                                   [&](const flow::CodeSource& source) {
                                     return answer_with(flow::way_in(source, pc, *context.scratch.synthesis));
                                   });
-  if (!found.found) return std::unexpected(found.error);
+  if (!found.found) return Failure(found.error);
   return found.synthesis;
 }
 
@@ -88,7 +88,7 @@ Expected<FrameRow> followed_to_return(const StepContext& context) {
                                     if (!row) answer.error = row.error();
                                     return answer;
                                   });
-  if (!found.found) return std::unexpected(found.error);
+  if (!found.found) return Failure(found.error);
   return found.synthesis.row;
 }
 

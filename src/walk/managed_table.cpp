@@ -16,7 +16,7 @@ Expected<CodeRangeId> walk::add_own_managed(std::shared_ptr<const void> owner, c
 
 Expected<CodeRangeId> add_own_managed_code(int memfd) {
   const auto table = manager::MappedTable::open(memfd);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   return walk::add_own_managed(*table, (*table)->reader());
 }
 

@@ -64,7 +64,7 @@ Expected<void> Module::row_at(std::uint64_t address, FrameRow& to) const {
 
 Expected<sources::Function> Module::function_at(std::uint64_t address) const {
   const auto function = source().function_at(address - bias_);
-  if (!function) return std::unexpected(function.error());
+  if (!function) return Failure(function.error());
   return sources::moved(*function, bias_);
 }
 

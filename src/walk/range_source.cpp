@@ -60,9 +60,9 @@ Expected<Functions> evaluate(const CodeRange& range, Architecture architecture) 
       return fail(ErrorCode::kOutOfRange, "FDE does not lie in its code range", fde.offset, fde.begin);
     Rows& rows = functions.emplace_back(function_of(fde.begin, fde.end)).rows;
     const auto done = evaluator.for_each_row(fde, [&](const FrameRow& row) { rows.push_back(row); });
-    if (!done) return std::unexpected(done.error());
+    if (!done) return Failure(done.error());
   }
-  if (problem) return std::unexpected(*problem);
+  if (problem) return Failure(*problem);
   if (functions.empty()) return fail(ErrorCode::kNotFound, ".eh_frame of a code range has no FDE with rows", 0);
   return functions;
 }
@@ -80,12 +80,12 @@ Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange ran
     if (!range.rows.empty())
       return fail(ErrorCode::kMalformed, "give a code range rows or .eh_frame, not both", range.begin);
     auto evaluated = evaluate(range, architecture);
-    if (!evaluated) return std::unexpected(evaluated.error());
+    if (!evaluated) return Failure(evaluated.error());
     functions = std::move(*evaluated);
     expressions = std::move(range.eh_frame);  // what rows have views of: a moved vector's bytes are where they were
   }
   auto rows = sources::RowsSource::make(architecture, std::move(functions), std::move(expressions));
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   return std::make_unique<sources::RowsSource>(std::move(*rows));
 }
 

@@ -97,7 +97,7 @@ class DwarfAssembly : public testing::TestWithParam<Assembler> {
     const auto done = test::run(fmt::format(fmt::runtime(GetParam().command), source, object) + " 2>&1");
     EXPECT_EQ(done.status, 0) << done.output.substr(0, 2000);
     const auto file = MappedFile::open(object);
-    const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
+    const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
     if (!image) {
       ADD_FAILURE() << image.error().text();
       return {};

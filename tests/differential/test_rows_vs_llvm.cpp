@@ -94,9 +94,8 @@ void compare_fde(dwarf::RowEvaluator& evaluator, const dwarf::Fde& fde, const Pe
 Counts compare_file(const std::string& program, const std::string& path) {
   Counts counts;
   const auto file = MappedFile::open(path);
-  const auto parsed =
-      file ? image::ElfImage::parse(file->bytes()) : Expected<image::ElfImage>(std::unexpected(file.error()));
-  const auto section = parsed ? image::find_eh_frame(*parsed) : std::unexpected(parsed.error());
+  const auto parsed = file ? image::ElfImage::parse(file->bytes()) : Expected<image::ElfImage>(Failure(file.error()));
+  const auto section = parsed ? image::find_eh_frame(*parsed) : Failure(parsed.error());
   if (!section) {
     ADD_FAILURE() << path << ": " << section.error().text();
     return counts;

@@ -91,7 +91,7 @@ Made make(Architecture architecture, std::uint64_t seed) {
 
 std::vector<std::byte> section_of(const std::string& object) {
   const auto file = MappedFile::open(object);
-  const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
+  const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
   const image::Section* section = image ? image->section(".sframe") : nullptr;
   if (section == nullptr) return {};
   const auto bytes = image->stored_bytes(*section);
@@ -215,8 +215,8 @@ constexpr std::uint64_t kSection = 0x40000000;
 Converted convert(const std::string& path, Version version) {
   Converted out;
   const auto file = MappedFile::open(path);
-  const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
-  const auto section = image ? image::find_eh_frame(*image) : std::unexpected(image.error());
+  const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
+  const auto section = image ? image::find_eh_frame(*image) : Failure(image.error());
   if (!section) return out;
   Writer writer({.architecture = section->architecture, .version = version, .address = kSection});
   const auto ignore = [](const Error&) {};

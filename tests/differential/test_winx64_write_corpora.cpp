@@ -59,7 +59,7 @@ void hold(const image::PeImage& image, std::uint32_t rva, std::unordered_set<std
   tally.second += info->version == 2 ? 1 : 0;
   if (info->chained) hold(image, info->chained->info, seen, tally);
   const auto content = winx64::decode(*info);
-  const auto written = content ? winx64::encode(*content) : std::unexpected(content.error());
+  const auto written = content ? winx64::encode(*content) : Failure(content.error());
   if (!written) {
     ++tally.odd[std::string("refused: ") + written.error().what];
     return;

@@ -227,7 +227,7 @@ TEST_F(CoreClr, ReadingWhileItRunsEnds) {
       }
       const auto descriptor = coreclr::Descriptor::read(*memory, *at);
       const auto frames = descriptor ? coreclr::ExplicitFrames::make(*descriptor)
-                                     : Expected<coreclr::ExplicitFrames>(std::unexpected(descriptor.error()));
+                                     : Expected<coreclr::ExplicitFrames>(Failure(descriptor.error()));
       if (frames) (void)frames->read(*memory);
     }
     EXPECT_GT(found, asked / 100) << odds;

@@ -34,7 +34,7 @@ class ByIterator {
     const auto at = test::find_in_images(judge.memory(), test::maps_of(pid), runtimes::coreclr::find_descriptor);
     const auto descriptor = at ? runtimes::coreclr::Descriptor::read(judge.memory(), *at)
                                : fail(ErrorCode::kNotFound, "no CoreCLR in the process", 0);
-    if (auto code = descriptor ? runtimes::coreclr::CodeMap::make(*descriptor) : std::unexpected(descriptor.error())) {
+    if (auto code = descriptor ? runtimes::coreclr::CodeMap::make(*descriptor) : Failure(descriptor.error())) {
       map_ = std::make_unique<runtimes::coreclr::CodeMap>(*code);
       judge.add_peer("OTel's rule",
                      [this](const user_regs_struct& now) { return test::otel_coreclr(judge_.memory(), *map_, now); });

@@ -271,8 +271,8 @@ class GoTable {
  public:
   static std::unique_ptr<GoTable> open(const std::string& program) {
     auto file = MappedFile::open(program);
-    const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
-    const auto table = image ? go::find_table(*image) : std::unexpected(image.error());
+    const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
+    const auto table = image ? go::find_table(*image) : Failure(image.error());
     return table ? std::unique_ptr<GoTable>(new GoTable(std::move(*file), *image, *table)) : nullptr;
   }
   [[nodiscard]] test::PeerCaller caller(const Memory& memory, const user_regs_struct& now) {

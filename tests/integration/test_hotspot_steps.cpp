@@ -32,7 +32,7 @@ class HotSpotWays {
     const auto at = test::find_in_images(judge.memory(), test::maps_of(pid), hotspot::find_tables);
     const auto structs =
         at ? hotspot::VmStructs::read(judge.memory(), *at) : fail(ErrorCode::kNotFound, "no HotSpot in the process", 0);
-    if (auto code = structs ? hotspot::CodeMap::make(*structs) : std::unexpected(structs.error()))
+    if (auto code = structs ? hotspot::CodeMap::make(*structs) : Failure(structs.error()))
       map_.emplace(std::move(*code));
     if (!map_) return;
     judge.add_peer("OTel's rule", test::OtelHotSpot(judge.memory(), *structs, *map_));

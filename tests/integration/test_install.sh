@@ -18,7 +18,7 @@ if [ -e "$build/src/symbols/libwindlass-symbols.a" ]; then
   "$work/cmake/consumer-symbols-c"
 fi
 
-cmake -G Ninja -S "$consumer" -B "$work/part" -DWINDLASS_SOURCE="$source" -DWINDLASS_PROFILER=OFF -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
+cmake -G Ninja -S "$consumer" -B "$work/part" -DWINDLASS_SOURCE="$source" -DWINDLASS_PROFILER=OFF -DCMAKE_CXX_STANDARD=20 >"$work/log" || { cat "$work/log"; exit 1; }
 ninja -C "$work/part" CMakeFiles/consumer.dir/consumer.cpp.o CMakeFiles/consumer-c.dir/consumer.c.o >"$work/log" || { cat "$work/log"; exit 1; }
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name windlass.pc)")
@@ -28,7 +28,7 @@ lib=$(pkg-config --variable=libdir windlass)
 gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer.c" $(pkg-config --cflags --libs windlass) -Wl,-rpath,"$lib" -o "$work/c"
 "$work/c"
 # shellcheck disable=SC2046
-g++ -std=c++23 "$consumer/consumer.cpp" $(pkg-config --cflags --libs windlass++) -o "$work/c++"
+g++ -std=c++20 "$consumer/consumer.cpp" $(pkg-config --cflags --libs windlass++) -o "$work/c++"
 "$work/c++"
 
 if [ -e "$lib/libwindlass-symbols.so" ]; then
@@ -36,7 +36,7 @@ if [ -e "$lib/libwindlass-symbols.so" ]; then
   gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer_symbols.c" $(pkg-config --cflags --libs windlass-symbols) -Wl,-rpath,"$lib" -o "$work/symbols-c"
   "$work/symbols-c"
   # shellcheck disable=SC2046
-  g++ -std=c++23 "$consumer/consumer_symbols.cpp" $(pkg-config --cflags --libs windlass-symbols++) -o "$work/symbols-c++"
+  g++ -std=c++20 "$consumer/consumer_symbols.cpp" $(pkg-config --cflags --libs windlass-symbols++) -o "$work/symbols-c++"
   "$work/symbols-c++"
 fi
 

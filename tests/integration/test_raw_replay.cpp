@@ -115,7 +115,7 @@ AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry
     Expected<void> added;
     if (mapping.generated() || file == nullptr) {
       if (const auto range = space.add({.begin = mapping.begin, .end = mapping.end}); !range)
-        added = std::unexpected(range.error());
+        added = Failure(range.error());
     } else {
       ModuleInfo info{mapping.begin, mapping.end, mapping.bias, file->path, {}};
       std::vector<std::byte> image(mapping.end - mapping.begin);

@@ -47,8 +47,8 @@ std::string compare_all(StepJudge& judge, const user_regs_struct& now) {
 
 void add_peers(StepJudge& judge, const std::string& program) {
   auto file = MappedFile::open(program);
-  const auto facts = file ? v8::ImageFacts::read(file->bytes()) : std::unexpected(file.error());
-  const auto layout = facts ? v8::Layout::make(*facts) : std::unexpected(facts.error());
+  const auto facts = file ? v8::ImageFacts::read(file->bytes()) : Failure(file.error());
+  const auto layout = facts ? v8::Layout::make(*facts) : Failure(facts.error());
   ASSERT_TRUE(layout);
   judge.add_peer("OTel's rule", [&judge, layout = *layout](const user_regs_struct& now) {
     return test::otel_v8(v8::Heap(judge.memory(), layout), now);

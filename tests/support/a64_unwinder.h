@@ -41,7 +41,7 @@ class A64Unwinder {
   Expected<std::uint32_t> add_module(const table::UnwindTable& table) {
     if (module_count_ == kMostModules) return fail(ErrorCode::kLimit, "too many modules", 0);
     const auto placed = table::load_table(table, *arena_);
-    if (!placed) return std::unexpected(placed.error());
+    if (!placed) return Failure(placed.error());
     modules_[module_count_] = placed->module;
     return module_count_++;
   }

@@ -138,7 +138,7 @@ class Arm64PrologueImage {
     options.function = static_cast<std::uint32_t>(text_.size());
     options.info = static_cast<std::uint32_t>(xdata_.size());
     const auto written = winarm64::write(prologue, options);
-    if (!written) return std::unexpected(written.error());
+    if (!written) return Failure(written.error());
     const Arm64PrologueCode code(prologue);
     for (const std::uint32_t word : code.words()) text_.u32(word);
     for (unsigned i = 0; i < 4; ++i) text_.u32(Arm64Instruction::kReturn);

@@ -93,7 +93,7 @@ class WrittenFunction {
     auto written = winx64::write(
         prologue, {.version = version, .saves_can_wait = saves_can_wait, .function = kFunction, .info = info},
         std::as_bytes(std::span(code)));
-    if (!written) return std::unexpected(written.error());
+    if (!written) return Failure(written.error());
     function->written_ = std::move(*written);
     PeBuilder builder(image::PeMachine::kAmd64);
     builder.add(".text", code, true);
@@ -107,7 +107,7 @@ class WrittenFunction {
     function->file_ = builder.build();
     auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(function->file_)));
     auto model = rows_of(prologue);
-    if (!image || !model) return std::unexpected(image ? model.error() : image.error());
+    if (!image || !model) return Failure(image ? model.error() : image.error());
     function->image_ = std::make_unique<image::PeImage>(std::move(*image));
     function->functions_ = std::make_unique<winx64::Functions>(*function->image_);
     function->model_ = std::move(*model);

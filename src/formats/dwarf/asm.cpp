@@ -108,11 +108,11 @@ class Source : AssemblyText {
 }  // namespace
 
 Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
-  if (const auto ok = check(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check(prologue, options); !ok) return Failure(ok.error());
   const auto rows = rows_of(prologue);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   const auto program = program_of(*rows, prologue.architecture);
-  if (!program) return std::unexpected(program.error());
+  if (!program) return Failure(program.error());
   DirectiveList list;
   list.add(0, ".cfi_startproc");
   if (options.b_key && prologue.architecture == Architecture::kAArch64) list.add(0, ".cfi_b_key_frame");
@@ -133,7 +133,7 @@ Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std:
   if (prologue.architecture == Architecture::kAArch64 && code.size() % 4 != 0)
     return fail(ErrorCode::kMalformed, "code of AArch64 that is no multiple of 4 bytes", prologue.code_size);
   const auto directives = directives_of(prologue, options);
-  if (!directives) return std::unexpected(directives.error());
+  if (!directives) return Failure(directives.error());
   for (const Directive& directive : *directives)
     if (prologue.architecture == Architecture::kAArch64 && directive.offset % 4 != 0)
       return fail(ErrorCode::kUnsupported, "a row begins within an instruction", directive.offset);

@@ -67,12 +67,12 @@ Expected<const Cie*> CfiReader::cached_cie(std::uint64_t offset) {
   }
   if (by_offset_.size() >= kMaxCies) return parser().error(ErrorCode::kLimit, "too many CIEs", offset, kMaxCies);
   const auto header = parser().header_at(offset);
-  auto parsed = !header          ? Expected<Cie>(std::unexpected(header.error()))
+  auto parsed = !header          ? Expected<Cie>(Failure(header.error()))
                 : header->is_cie ? parser().parse_cie(*header)
                                  : Expected<Cie>(parser().error(ErrorCode::kMalformed, "not a CIE", offset));
   if (!parsed) {
     by_offset_.emplace(offset, nullptr);
-    return std::unexpected(parsed.error());
+    return Failure(parsed.error());
   }
   parsed->index = static_cast<std::uint32_t>(cies_.size());
   last_cie_ = &cies_.emplace_back(*parsed);
@@ -175,11 +175,11 @@ bool CfiReader::next(Entry& entry) { return next(entry.cie, entry.fde); }
 
 Expected<Fde> CfiReader::fde_at(std::uint64_t offset) {
   const auto header = parser().header_at(offset);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   if (header->is_cie) return parser().error(ErrorCode::kMalformed, "a CIE where an FDE is expected", offset);
   Fde fde;
   Error problem;
-  if (!parse_fde(*header, fde, problem)) return std::unexpected(problem);
+  if (!parse_fde(*header, fde, problem)) return Failure(problem);
   return fde;
 }
 

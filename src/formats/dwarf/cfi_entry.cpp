@@ -12,7 +12,7 @@ constexpr std::uint64_t kMaxInitialInstructions = 1024;
 template <typename T>
 Expected<std::uint64_t> read_extended(ByteCursor& cursor) {
   const auto value = cursor.read<T>();
-  if (!value) return std::unexpected(value.error());
+  if (!value) return Failure(value.error());
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(*value));  // sign- or zero-extended as T is
 }
 
@@ -27,7 +27,7 @@ Expected<std::uint64_t> read_format(ByteCursor& cursor, std::uint8_t format, std
     case DW_EH_PE_udata8: return cursor.read<std::uint64_t>();
     case DW_EH_PE_sleb128: {
       const auto value = cursor.sleb();
-      if (!value) return std::unexpected(value.error());
+      if (!value) return Failure(value.error());
       return static_cast<std::uint64_t>(*value);
     }
     case DW_EH_PE_sdata2: return read_extended<std::int16_t>(cursor);
@@ -47,11 +47,11 @@ Expected<EncodedPointer> read_encoded_pointer(const CfiSection& section, std::ui
     // An absolute pointer at the next aligned address.
     const std::uint64_t mask = address_size - std::uint64_t{1};
     const std::uint64_t skip = (~(section.address + position) + 1) & mask;
-    if (const auto skipped = cursor.bytes(skip); !skipped) return std::unexpected(skipped.error());
+    if (const auto skipped = cursor.bytes(skip); !skipped) return Failure(skipped.error());
   }
   const std::uint64_t at = cursor.position();
   const auto raw = read_format(cursor, encoding & DW_EH_PE_format_mask, address_size);
-  if (!raw) return std::unexpected(raw.error());
+  if (!raw) return Failure(raw.error());
   std::uint64_t base = 0;
   switch (relative) {
     case DW_EH_PE_absptr:
@@ -106,13 +106,13 @@ Expected<void> EntryParser::read_augmentation(Cie& cie, std::uint64_t at, std::u
       cie.aarch64_mte = true;
     } else if (letter == 'L' || letter == 'R' || letter == 'P') {
       const auto encoding = data.bytes.at<std::uint8_t>(at);
-      if (!encoding) return std::unexpected(encoding.error());
+      if (!encoding) return Failure(encoding.error());
       ++at;
       if (letter == 'L') cie.lsda_encoding = *encoding;
       if (letter == 'R') cie.fde_encoding = *encoding;
       if (letter == 'P' && *encoding != DW_EH_PE_omit) {
         const auto personality = read_encoded_pointer(data, at, *encoding, cie.address_size, 0);
-        if (!personality) return std::unexpected(personality.error());
+        if (!personality) return Failure(personality.error());
         cie.personality = *personality;
       }
     } else {
@@ -129,7 +129,7 @@ Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   const ByteView entry(section_.bytes.data(), header.end, section_.bytes.origin());  // reads stop at the entry's end
   ByteCursor cursor(entry, header.body);
   const auto version = cursor.read<std::uint8_t>();
-  if (!version) return std::unexpected(version.error());
+  if (!version) return Failure(version.error());
   cie.version = *version;
   if (cie.version != 1 && cie.version != 3 && cie.version != 4)
     return error(ErrorCode::kUnsupported, "unknown CIE version", header.body, cie.version);
@@ -145,7 +145,7 @@ Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   if (cie.version >= 4) {
     const auto address_size = cursor.read<std::uint8_t>();
     const auto selector_size = cursor.read<std::uint8_t>();
-    if (!selector_size) return std::unexpected(selector_size.error());
+    if (!selector_size) return Failure(selector_size.error());
     cie.address_size = *address_size;
     cie.segment_selector_size = *selector_size;
     if ((cie.address_size != 4 && cie.address_size != 8) || cie.segment_selector_size > 8)
@@ -154,28 +154,28 @@ Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   }
   const bool is_old_eh = cie.augmentation == "eh";  // gcc before 3.0: a pointer to exception data follows
   if (is_old_eh) {
-    if (const auto data = cursor.bytes(cie.address_size); !data) return std::unexpected(data.error());
+    if (const auto data = cursor.bytes(cie.address_size); !data) return Failure(data.error());
   }
   const auto code_alignment = cursor.uleb();
-  if (!code_alignment) return std::unexpected(code_alignment.error());
+  if (!code_alignment) return Failure(code_alignment.error());
   cie.code_alignment = *code_alignment;
   const auto data_alignment = cursor.sleb();
-  if (!data_alignment) return std::unexpected(data_alignment.error());
+  if (!data_alignment) return Failure(data_alignment.error());
   cie.data_alignment = *data_alignment;
   const auto return_column = cie.version == 1 ? read_extended<std::uint8_t>(cursor) : cursor.uleb();
-  if (!return_column) return std::unexpected(return_column.error());
+  if (!return_column) return Failure(return_column.error());
   cie.return_address_register = *return_column;
 
   std::uint64_t instructions_at = cursor.position();
   if (cie.augmentation.starts_with('z')) {
     cie.has_augmentation_data = true;
     const auto length = cursor.uleb();
-    if (!length) return std::unexpected(length.error());
+    if (!length) return Failure(length.error());
     instructions_at = cursor.position() + *length;
     if (*length > cursor.remaining())
       return error(ErrorCode::kOutOfRange, "CIE augmentation data reach past the entry", cursor.position(), *length);
     auto read = read_augmentation(cie, cursor.position(), instructions_at);
-    if (!read) return std::unexpected(read.error());
+    if (!read) return Failure(read.error());
   } else if (!cie.augmentation.empty() && !is_old_eh) {
     return error(ErrorCode::kUnsupported, "unknown CIE augmentation without a length", header.body);
   }

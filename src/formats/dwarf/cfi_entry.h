@@ -33,8 +33,7 @@ class EntryParser {
   [[nodiscard]] bool parse_fde(const EntryHeader& header, const Cie& cie, Fde& fde, Error& problem,
                                ErrorSink report) const;
 
-  [[nodiscard]] std::unexpected<Error> error(ErrorCode code, const char* what, std::uint64_t offset,
-                                             std::uint64_t detail = 0) const {
+  [[nodiscard]] Failure error(ErrorCode code, const char* what, std::uint64_t offset, std::uint64_t detail = 0) const {
     return fail(code, what, section_.bytes.origin() + offset, detail);
   }
 

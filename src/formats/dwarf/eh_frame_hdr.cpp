@@ -19,7 +19,7 @@ Expected<EhFrameHdr> EhFrameHdr::parse(ByteView bytes, std::uint64_t address) {
   header.address = address;
   std::uint64_t at = 4;
   const auto eh_frame = read_encoded_pointer(section, at, data[1], 8, 0);
-  if (!eh_frame) return std::unexpected(eh_frame.error());
+  if (!eh_frame) return Failure(eh_frame.error());
   if (data[1] == DW_EH_PE_omit || eh_frame->indirect)
     return fail(ErrorCode::kUnsupported, ".eh_frame_hdr does not say where .eh_frame is", bytes.origin() + 1, data[1]);
   header.eh_frame_address = eh_frame->value;
@@ -64,21 +64,21 @@ Expected<void> EhFrameHdr::find(const CfiSection& eh_frame, std::uint64_t pc, Lo
     --index;
     const std::uint64_t offset = value(index, 1) - eh_frame.address;
     const auto header = parser.header_at(offset);
-    if (!header) return std::unexpected(header.error());
+    if (!header) return Failure(header.error());
     if (header->is_cie) return parser.error(ErrorCode::kMalformed, "a CIE where an FDE is expected", offset);
     std::uint64_t cie_offset = 0;
     Error problem;
-    if (!parser.cie_offset(*header, cie_offset, problem)) return std::unexpected(problem);
+    if (!parser.cie_offset(*header, cie_offset, problem)) return Failure(problem);
     if (tries == 0 || found.cie.offset != cie_offset) {
       const auto cie_header = parser.header_at(cie_offset);
-      if (!cie_header) return std::unexpected(cie_header.error());
+      if (!cie_header) return Failure(cie_header.error());
       if (!cie_header->is_cie)
         return parser.error(ErrorCode::kMalformed, "FDE without a usable CIE", offset, cie_offset);
       auto cie = parser.parse_cie(*cie_header);
-      if (!cie) return std::unexpected(cie.error());
+      if (!cie) return Failure(cie.error());
       found.cie = *cie;
     }
-    if (!parser.parse_fde(*header, found.cie, found.fde, problem, ignore)) return std::unexpected(problem);
+    if (!parser.parse_fde(*header, found.cie, found.fde, problem, ignore)) return Failure(problem);
     if (pc - found.fde.begin < found.fde.end - found.fde.begin) return {};
   }
   return fail(ErrorCode::kNotFound, "no row covers the address", pc);

@@ -19,7 +19,7 @@ const OpDescription* describe(std::uint8_t opcode) {
 template <typename T>
 Expected<std::uint64_t> extended(ByteCursor& cursor) {
   const auto value = cursor.read<T>();
-  if (!value) return std::unexpected(value.error());
+  if (!value) return Failure(value.error());
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(*value));
 }
 
@@ -36,7 +36,7 @@ Expected<std::uint64_t> read_operand(ByteCursor& cursor, OperandKind kind, Expre
     case kUleb: return cursor.uleb();
     case kSleb: {
       const auto value = cursor.sleb();
-      if (!value) return std::unexpected(value.error());
+      if (!value) return Failure(value.error());
       return static_cast<std::uint64_t>(*value);
     }
     case kBlock:
@@ -44,7 +44,7 @@ Expected<std::uint64_t> read_operand(ByteCursor& cursor, OperandKind kind, Expre
       const auto length = kind == kBlock ? cursor.uleb() : extended<std::uint8_t>(cursor);
       if (!length) return length;
       const auto block = cursor.bytes(*length);
-      if (!block) return std::unexpected(block.error());
+      if (!block) return Failure(block.error());
       op.block = *block;
       return length;
     }
@@ -96,16 +96,16 @@ Expected<ExpressionOp> ExpressionReader::next() {
   op.offset = cursor_.position();
   const std::uint64_t origin = cursor_.origin();
   const auto opcode = cursor_.read<std::uint8_t>();
-  if (!opcode) return std::unexpected(opcode.error());
+  if (!opcode) return Failure(opcode.error());
   op.opcode = *opcode;
   const OpDescription* description = describe(op.opcode);
   if (description == nullptr) return fail(ErrorCode::kMalformed, "unknown expression operation", origin, op.opcode);
   const bool is_narrow = op.opcode == DW_OP_addr && address_size_ == 4;
   const auto first = read_operand(cursor_, is_narrow ? kU4 : description->first, op);
-  if (!first) return std::unexpected(first.error());
+  if (!first) return Failure(first.error());
   op.first = *first;
   const auto second = read_operand(cursor_, description->second, op);
-  if (!second) return std::unexpected(second.error());
+  if (!second) return Failure(second.error());
   op.second = *second;
   return op;
 }

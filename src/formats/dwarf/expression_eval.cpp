@@ -17,9 +17,9 @@ class Evaluator {
     for (std::size_t steps = 0; !reader_.at_end(); ++steps) {
       if (steps == kMaxExpressionSteps) return error(ErrorCode::kLimit, "expression runs too long");
       const auto op = reader_.next();
-      if (!op) return std::unexpected(op.error());
+      if (!op) return Failure(op.error());
       at_ = op->offset;
-      if (auto done = step(*op); !done) return std::unexpected(done.error());
+      if (auto done = step(*op); !done) return Failure(done.error());
     }
     if (size_ == 0) return error(ErrorCode::kMalformed, "expression leaves nothing on the stack");
     return stack_[size_ - 1];
@@ -28,10 +28,10 @@ class Evaluator {
  private:
   using Done = Expected<void>;
 
-  [[nodiscard]] std::unexpected<Error> error(ErrorCode code, const char* what, std::uint64_t detail = 0) const {
+  [[nodiscard]] Failure error(ErrorCode code, const char* what, std::uint64_t detail = 0) const {
     return fail(code, what, view_.origin() + at_, detail);
   }
-  [[nodiscard]] std::unexpected<Error> underflow() const {
+  [[nodiscard]] Failure underflow() const {
     return error(ErrorCode::kMalformed, "expression takes more than is on the stack");
   }
 
@@ -49,7 +49,7 @@ class Evaluator {
     return {};
   }
   Done push(const Expected<std::uint64_t>& value) {
-    if (!value) return std::unexpected(value.error());
+    if (!value) return Failure(value.error());
     return push(*value);
   }
 
@@ -64,14 +64,14 @@ class Evaluator {
     if (size == 0 || size > 8) return error(ErrorCode::kMalformed, "dereference of an impossible size", size);
     if (size_ == 0) return underflow();
     const auto value = target_.read_memory(stack_[size_ - 1], static_cast<unsigned>(size));
-    if (!value) return std::unexpected(value.error());
+    if (!value) return Failure(value.error());
     stack_[size_ - 1] = word(*value);
     return {};
   }
 
   Done push_register(std::uint64_t reg, std::uint64_t offset) {
     const auto value = target_.read_register(reg);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return Failure(value.error());
     return push(*value + offset);
   }
 

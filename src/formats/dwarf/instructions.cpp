@@ -68,7 +68,7 @@ constexpr std::array<Form, 0x40> kForms = make_forms();
 template <typename T>
 Expected<std::uint64_t> widened(ByteCursor& cursor) {
   const auto value = cursor.read<T>();
-  if (!value) return std::unexpected(value.error());
+  if (!value) return Failure(value.error());
   return *value;
 }
 
@@ -92,7 +92,7 @@ class OperandReader {
       case Operand::kDelta8: return widened<std::uint64_t>(cursor_);
       case Operand::kFactoredSigned: {
         const auto value = cursor_.sleb();
-        if (!value) return std::unexpected(value.error());
+        if (!value) return Failure(value.error());
         out_.has_offset = true;
         out_.offset = factored(static_cast<std::uint64_t>(*value), data_alignment_);
         return std::nullopt;
@@ -100,7 +100,7 @@ class OperandReader {
       default: break;
     }
     const auto value = cursor_.uleb();
-    if (!value) return std::unexpected(value.error());
+    if (!value) return Failure(value.error());
     switch (operand) {
       case Operand::kRegister:
         out_.has_register = true;
@@ -112,7 +112,7 @@ class OperandReader {
         break;
       case Operand::kExpression: {
         const auto block = cursor_.bytes(*value);
-        if (!block) return std::unexpected(block.error());
+        if (!block) return Failure(block.error());
         out_.has_expression = true;
         out_.expression = *block;
         break;
@@ -148,13 +148,13 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
   CfaInstruction out;
   const std::uint64_t origin = cursor_.origin();
   const auto opcode = cursor_.read<std::uint8_t>();
-  if (!opcode) return std::unexpected(opcode.error());
+  if (!opcode) return Failure(opcode.error());
   out.opcode = *opcode & 0xc0;
   const std::uint8_t low = *opcode & 0x3f;
   OperandReader operands(cursor_, cie_.data_alignment, out);
   if (out.opcode == DW_CFA_advance_loc) {
     out.name = "advance_loc";
-    if (const auto moved = move(out, low); !moved) return std::unexpected(moved.error());
+    if (const auto moved = move(out, low); !moved) return Failure(moved.error());
     return out;
   }
   if (out.opcode == DW_CFA_offset || out.opcode == DW_CFA_restore) {
@@ -162,7 +162,7 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
     out.has_register = true;
     out.reg = low;
     if (out.opcode == DW_CFA_offset) {
-      if (const auto read = operands.read(Operand::kFactored); !read) return std::unexpected(read.error());
+      if (const auto read = operands.read(Operand::kFactored); !read) return Failure(read.error());
     }
     return out;
   }
@@ -174,9 +174,9 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
     out.name = "AARCH64_negate_ra_state";
   for (const Operand operand : {form.first, form.second}) {
     const auto delta = operands.read(operand);
-    if (!delta) return std::unexpected(delta.error());
+    if (!delta) return Failure(delta.error());
     if (!*delta) continue;
-    if (const auto moved = move(out, **delta); !moved) return std::unexpected(moved.error());
+    if (const auto moved = move(out, **delta); !moved) return Failure(moved.error());
   }
   if (form.first == Operand::kAddress) {
     CfiSection bounded = section_;
@@ -184,7 +184,7 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
     bounded.bytes = ByteView(section_.bytes.data(), program_at + cursor_.view().size(), section_.bytes.origin());
     std::uint64_t position = program_at + cursor_.position();
     const auto target = read_encoded_pointer(bounded, position, cie_.fde_encoding, cie_.address_size, location_);
-    if (!target) return std::unexpected(target.error());
+    if (!target) return Failure(target.error());
     cursor_ = ByteCursor(cursor_.view(), position - program_at);
     out.delta = target->value - location_;
     out.has_location = true;

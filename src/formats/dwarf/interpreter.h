@@ -116,7 +116,7 @@ class CfaInterpreter {
     return {};
   }
 
-  [[nodiscard]] std::unexpected<Error> failure() const { return std::unexpected(error_); }
+  [[nodiscard]] Failure failure() const { return Failure(error_); }
 
   // Out of line of the hot loop: notes what went wrong at the instruction that starts at `at`.
   [[gnu::noinline, gnu::cold]] bool stop(ErrorCode code, const char* what, const ByteView& program,

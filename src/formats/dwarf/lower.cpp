@@ -82,7 +82,7 @@ bool FullState::restore(std::uint64_t reg, const FullState& initial) {
 
 namespace {
 
-std::unexpected<Error> incomplete(const CfiSection& section, const Fde& fde) {
+Failure incomplete(const CfiSection& section, const Fde& fde) {
   const std::uint64_t where = section.bytes.origin() + fde.offset;
   if (fde.cie->return_address_register > kMaxRowRegister)
     return fail(ErrorCode::kLimit, "return address register that cannot be kept", where, fde.begin);
@@ -107,7 +107,7 @@ Expected<void> find_row(Interpreter& interpreter, const CfiSection& section, con
     if (complete) give(state, begin, end, to);
     return false;
   });
-  if (!found && !done) return std::unexpected(done.error());
+  if (!found && !done) return Failure(done.error());
   if (!found) return fail(ErrorCode::kNotFound, "address outside the FDE", pc);
   if (!complete) return incomplete(section, fde);
   return {};

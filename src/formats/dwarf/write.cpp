@@ -97,7 +97,7 @@ Expected<std::uint32_t> Writer::common(const Common& wanted) {
   put(bytes, numbers);
   if (wanted.personality != 0) {
     bytes.push_back(encoding);
-    if (const auto ok = pointer(wanted.personality); !ok) return std::unexpected(ok.error());
+    if (const auto ok = pointer(wanted.personality); !ok) return Failure(ok.error());
   }
   if (wanted.language_data) bytes.push_back(encoding);
   bytes.push_back(encoding);
@@ -108,9 +108,9 @@ Expected<std::uint32_t> Writer::common(const Common& wanted) {
 
 Expected<void> Writer::record(std::span<const FrameRow> rows, const Place& place) {
   const auto program = program_of(rows, options_.architecture);
-  if (!program) return std::unexpected(program.error());
+  if (!program) return Failure(program.error());
   const auto cie = common({place.personality, place.language_data != 0, rows[0].signal_frame});
-  if (!cie) return std::unexpected(cie.error());
+  if (!cie) return Failure(cie.error());
   auto& bytes = written_.bytes;
   const std::size_t record = bytes.size();
   const std::uint64_t size = rows.back().end - rows[0].begin;
@@ -159,7 +159,7 @@ Expected<void> Writer::add(const Prologue& prologue, const Place& place) {
   if (prologue.handler && place.personality == 0)
     return fail(ErrorCode::kMalformed, "a handler needs the address of its personality routine", 0);
   const auto rows = rows_of(prologue);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   return add(*rows, place);
 }
 

@@ -42,7 +42,7 @@ Expected<Found> find_in_data(const image::ElfImage& image) {
   if (section == nullptr || find_section(image, ".note.go.buildid") == nullptr)
     return fail(ErrorCode::kNotFound, "no program of Go's", 0);
   const auto bytes = image.stored_bytes(*section);
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   const std::uint64_t begin = (kAlignment - section->address % kAlignment) % kAlignment;
   for (std::uint64_t at = begin; at + kHeader <= bytes->size(); at += kAlignment) {
     const bool is_header = form_of(*bytes->at<std::uint32_t>(at)).has_value() && *bytes->at<std::uint16_t>(at + 4) == 0;
@@ -57,7 +57,7 @@ Expected<Found> find_bytes(const image::ElfImage& image) {
     const image::Section* const section = find_section(image, name);
     if (section == nullptr) continue;
     const auto bytes = image.stored_bytes(*section);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     return Found{section->address, *bytes};
   }
   return find_in_data(image);
@@ -121,7 +121,7 @@ Expected<void> read_index(Table& table, std::uint64_t entry_size, std::uint64_t 
   if (entries > table.index.size() / entry_size)
     return fail(ErrorCode::kMalformed, "Go's table counts more functions than it has room for", origin, entries);
   const auto index = table.index.sub(0, entries * entry_size + entry_size / 2);
-  if (!index) return std::unexpected(index.error());
+  if (!index) return Failure(index.error());
   table.index = *index;
   return {};
 }
@@ -130,12 +130,12 @@ Expected<void> read_index(Table& table, std::uint64_t entry_size, std::uint64_t 
 Expected<Table> read_first_form(Table table, ByteView bytes) {
   Header header(bytes, kHeader);
   table.function_count = header.next();
-  if (header.failed()) return std::unexpected(*header.failed());
+  if (header.failed()) return Failure(*header.failed());
   table.functions = table.names = table.values = bytes;
   table.index = *bytes.sub(header.position(), bytes.size() - header.position());
-  if (const auto done = read_index(table, 2 * kWord, bytes.origin()); !done) return std::unexpected(done.error());
+  if (const auto done = read_index(table, 2 * kWord, bytes.origin()); !done) return Failure(done.error());
   const auto files = bytes.at<std::uint32_t>(header.position() + table.index.size());
-  if (!files) return std::unexpected(files.error());
+  if (!files) return Failure(files.error());
   const auto part = bytes.sub(*files, bytes.size() - *files);
   if (*files > bytes.size() || !part)
     return fail(ErrorCode::kMalformed, "Go's list of files lies outside of its table", bytes.origin(), *files);
@@ -156,14 +156,14 @@ Expected<Table> read_parts(Table table, ByteView bytes, const image::ElfImage& i
   table.files = header.next_part();
   table.values = header.next_part();
   table.functions = table.index = header.next_part();
-  if (header.failed()) return std::unexpected(*header.failed());
+  if (header.failed()) return Failure(*header.failed());
   if (has_text) {
     const auto text = find_text(image, table.address, text_at);
     if (!text) return fail(ErrorCode::kUnsupported, "nothing says where Go's text begins", bytes.origin());
     table.text = *text;
   }
   if (const auto done = read_index(table, has_text ? kWord : 2 * kWord, bytes.origin()); !done)
-    return std::unexpected(done.error());
+    return Failure(done.error());
   return table;
 }
 
@@ -171,7 +171,7 @@ Expected<Table> read_parts(Table table, ByteView bytes, const image::ElfImage& i
 
 Expected<Table> find_table(const image::ElfImage& image) {
   const auto found = find_bytes(image);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   const ByteView bytes = found->bytes;
   const auto magic = bytes.at<std::uint32_t>(0);
   const auto quantum = bytes.at<std::uint8_t>(6), word = bytes.at<std::uint8_t>(7);

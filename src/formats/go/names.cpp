@@ -23,7 +23,7 @@ Names::Names(const CodeMap& map, const image::ElfImage& image) : map_(map), imag
 
 Expected<void> Names::at(std::uint64_t address, FunctionRef<void(const Place&)> place) const {
   const auto function = map_.function_at(address);
-  if (!function) return std::unexpected(function.error());
+  if (!function) return Failure(function.error());
   const auto tree = tree_of(*function);
   const std::uint32_t inlined_at = tree ? map_.value_list(*function, kInlinedAt) : 0;
   const auto tell = [&](std::uint64_t at, std::string_view name, std::uint32_t begins_line) {

@@ -88,7 +88,7 @@ std::uint64_t GoRows::begin_of(const Function& function) const {
 
 Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
   const auto function = map_.function_at(address);
-  if (!function) return std::unexpected(function.error());
+  if (!function) return Failure(function.error());
   bool found = false;
   const auto look = [&](const FrameRow& row) {
     if (address < row.begin || address >= row.end) return;

@@ -33,7 +33,7 @@ const NoteLayout& layout_of(Machine machine) { return class_of(machine) == ElfCl
 Expected<std::uint64_t> word_at(const NoteLayout& layout, ByteView bytes, std::uint64_t offset) {
   if (layout.word == 8) return bytes.at<std::uint64_t>(offset);
   const auto narrow = bytes.at<std::uint32_t>(offset);
-  if (!narrow) return std::unexpected(narrow.error());
+  if (!narrow) return Failure(narrow.error());
   return *narrow;
 }
 
@@ -48,7 +48,7 @@ std::string padded_text(ByteView bytes) {
 
 Expected<CoreFile> CoreFile::parse(ByteView file) {
   const auto elf = ElfImage::parse(file);
-  if (!elf) return std::unexpected(elf.error());
+  if (!elf) return Failure(elf.error());
   if (elf->type() != ET_CORE)
     return fail(ErrorCode::kUnsupported, "an ELF file, but no core file", offsetof(Elf64_Ehdr, e_type), elf->type());
   CoreFile core;

@@ -156,7 +156,7 @@ Expected<std::uint64_t> unpack(ByteView file, std::uint64_t limit, TakeBytes tak
       return fail(ErrorCode::kLimit, "compressed data expand beyond the limit", file.origin() + at, limit);
     total += step.produced;
     if (step.produced != 0)
-      if (const auto taken = take(ByteView(piece.data(), step.produced)); !taken) return std::unexpected(taken.error());
+      if (const auto taken = take(ByteView(piece.data(), step.produced)); !taken) return Failure(taken.error());
     within_stream = !step.stream_ended;
     if (step.consumed != 0 || step.produced != 0) continue;
     if (at < file.size()) return fail(ErrorCode::kMalformed, "compressed data are damaged", file.origin() + at, total);

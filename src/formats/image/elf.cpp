@@ -52,7 +52,7 @@ Expected<Elf64_Ehdr> read_header(ByteView file) {
 
 Expected<ElfImage> ElfImage::parse(ByteView file) {
   const auto header = read_header(file);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   ElfImage image;
   image.file_ = file;
   image.machine_ = static_cast<Machine>(header->e_machine);
@@ -193,11 +193,11 @@ Expected<ByteView> ElfImage::stored_bytes(const Section& section) const {
 
 Expected<SectionBytes> ElfImage::bytes(const Section& section) const {
   const auto stored = stored_bytes(section);
-  if (!stored) return std::unexpected(stored.error());
+  if (!stored) return Failure(stored.error());
   Expected<std::vector<std::byte>> inflated;
   if ((section.flags & SHF_COMPRESSED) != 0) {
     const auto header = read_stored<Elf64_Chdr>(*stored, elf_class(), 0);
-    if (!header) return std::unexpected(header.error());
+    if (!header) return Failure(header.error());
     const std::size_t header_size = stored_size<Elf64_Chdr>(elf_class());
     const ByteView payload = *stored->sub(header_size, stored->size() - header_size);
     if (header->ch_type == ELFCOMPRESS_ZLIB)
@@ -214,7 +214,7 @@ Expected<SectionBytes> ElfImage::bytes(const Section& section) const {
   } else {
     return SectionBytes{*stored, {}};
   }
-  if (!inflated) return std::unexpected(inflated.error());
+  if (!inflated) return Failure(inflated.error());
   SectionBytes out;
   out.owned = std::move(*inflated);
   out.view = ByteView(out.owned.data(), out.owned.size());
@@ -225,7 +225,7 @@ Expected<std::vector<std::byte>> ElfImage::mini_debug_info() const {
   const Section* section = this->section(".gnu_debugdata");
   if (section == nullptr) return fail(ErrorCode::kNotFound, "no .gnu_debugdata section", 0);
   const auto stored = stored_bytes(*section);
-  if (!stored) return std::unexpected(stored.error());
+  if (!stored) return Failure(stored.error());
   return inflate_xz(*stored, kMaxDecompressedBytes);
 }
 

@@ -93,7 +93,7 @@ template <typename Wide>
 [[nodiscard]] Expected<Wide> read_stored(ByteView bytes, ElfClass elf_class, std::uint64_t offset) {
   if (elf_class == ElfClass::k64) return bytes.at<Wide>(offset);
   const auto narrow = bytes.at<typename detail::Narrow<Wide>::Type>(offset);
-  if (!narrow) return std::unexpected(narrow.error());
+  if (!narrow) return Failure(narrow.error());
   return detail::widened(*narrow);
 }
 

@@ -120,9 +120,9 @@ class Relocator {
   Expected<LaidOutObject> run() {
     if (image_.machine() != Machine::kX86_64 && image_.machine() != Machine::kAArch64)
       return fail(ErrorCode::kUnsupported, "relocations of this machine are not known", 0);
-    if (const auto ok = lay_out(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = lay_out(); !ok) return Failure(ok.error());
     for (const Section& table : image_.sections())
-      if (const auto ok = relocate(table); !ok) return std::unexpected(ok.error());
+      if (const auto ok = relocate(table); !ok) return Failure(ok.error());
     std::ranges::sort(object_.problems_, {}, &LaidOutObject::Problem::address);
     return std::move(object_);
   }
@@ -141,7 +141,7 @@ class Relocator {
       next = (next + section.size) / kAdrpPage * kAdrpPage + 2 * kAdrpPage;
       if (section.type == SHT_NOBITS) continue;
       const auto bytes = image_.stored_bytes(section);
-      if (!bytes) return std::unexpected(bytes.error());
+      if (!bytes) return Failure(bytes.error());
       if ((stored += bytes->size()) > image_.file().size())
         return fail(ErrorCode::kMalformed, "sections lie over one another", section.offset);
       object_.places_[i].bytes.assign(bytes->data(), bytes->data() + bytes->size());
@@ -158,7 +158,7 @@ class Relocator {
       return fail(ErrorCode::kUnsupported, "relocations of this form are not known", table.offset);
     if (table.type != SHT_RELA) return {};
     const auto entries = image_.stored_bytes(table);
-    if (!entries) return std::unexpected(entries.error());
+    if (!entries) return Failure(entries.error());
     ByteView symbols;
     if (table.link < sections.size())
       if (const auto bytes = image_.stored_bytes(sections[table.link])) symbols = *bytes;
@@ -182,7 +182,7 @@ class Relocator {
       return fail(ErrorCode::kUnsupported, "a relocation of this type is not known", 0, type);
     if (how.value == Relocation::kNothing) return {};
     const auto symbol = address_of(number, symbols, how.slot);
-    if (!symbol) return std::unexpected(symbol.error());
+    if (!symbol) return Failure(symbol.error());
     const std::uint64_t place = to.address + entry.r_offset;
     const std::uint64_t sum = *symbol + static_cast<std::uint64_t>(entry.r_addend);
     if (describes) object_.described_.insert(sum);
@@ -251,8 +251,7 @@ Expected<ByteView> LaidOutObject::code(std::size_t section, std::uint64_t offset
   const auto code = ByteView(place.bytes.data(), place.bytes.size()).sub(offset, size);
   if (!code) return code;
   const auto problem = std::ranges::lower_bound(problems_, place.address + offset, {}, &Problem::address);
-  if (problem != problems_.end() && problem->address - place.address - offset < size)
-    return std::unexpected(problem->error);
+  if (problem != problems_.end() && problem->address - place.address - offset < size) return Failure(problem->error);
   return code;
 }
 

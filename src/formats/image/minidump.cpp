@@ -315,7 +315,7 @@ void MinidumpFile::add_memory(std::uint64_t begin, std::uint64_t rva, std::uint6
 std::string MinidumpFile::string_at(std::uint64_t rva) {
   constexpr std::uint32_t kLongest = 65536;
   const auto length = file_.at<std::uint32_t>(rva);
-  const auto text = length ? file_.sub(rva + 4, std::min(*length, kLongest)) : std::unexpected(length.error());
+  const auto text = length ? file_.sub(rva + 4, std::min(*length, kLongest)) : Failure(length.error());
   if (text) return from_utf16(*text);
   report(Error{ErrorCode::kOutOfRange, "string reaches past the end of the file", rva, 0});
   return {};

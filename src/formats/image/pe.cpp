@@ -61,7 +61,7 @@ Expected<PeImage> PeImage::parse(ByteView bytes, PeLayout layout) {
   PeImage image;
   image.bytes_ = bytes;
   image.layout_ = layout;
-  if (const auto ok = image.read_headers(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = image.read_headers(); !ok) return Failure(ok.error());
   image.find_exception_directory();
   image.find_build_id();
   image.find_hybrid_metadata();
@@ -211,7 +211,7 @@ Expected<ByteView> PeImage::at_rva(std::uint32_t rva, std::uint64_t size) const 
 
 Expected<std::string_view> PeImage::string_at_rva(std::uint32_t rva) const {
   const auto rest = from_rva(rva);
-  if (!rest) return std::unexpected(rest.error());
+  if (!rest) return Failure(rest.error());
   const auto text = rest->string_at(0);
   if (!text) return fail(ErrorCode::kTruncated, "string has no terminator", rva);
   return text;
@@ -256,7 +256,7 @@ void PeImage::find_build_id() {
     if (!entry || entry->type != pe::kDebugCodeView) continue;
     const auto bytes =
         layout_ == PeLayout::kFile ? bytes_.sub(entry->file_offset, entry->size) : at_rva(entry->rva, entry->size);
-    const auto rsds = bytes ? bytes->at<pe::CodeViewRsds>(0) : std::unexpected(bytes.error());
+    const auto rsds = bytes ? bytes->at<pe::CodeViewRsds>(0) : Failure(bytes.error());
     if (!rsds) {
       problem(rsds.error().code, "CodeView record is outside the image: RVA", entry->rva, entry->size);
       continue;

@@ -109,7 +109,7 @@ class PeImage {
   template <typename T>
   [[nodiscard]] Expected<T> value_at_rva(std::uint32_t rva) const {
     const auto view = at_rva(rva, sizeof(T));
-    if (!view) return std::unexpected(view.error());
+    if (!view) return Failure(view.error());
     return view->at<T>(0);
   }
   // The section that contains `rva`, or null. Where sections overlap, the one that begins last.

@@ -23,7 +23,7 @@ Expected<PeExports> PeExports::open(const PeImage& image) {
   const RvaRange range = image.directory(PeDirectory::kExport);
   if (range.rva == 0 || range.size == 0) return fail(ErrorCode::kNotFound, "the image exports nothing", 0);
   const auto header = image.value_at_rva<pe::ExportDirectory>(range.rva);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   PeExports exports;
   exports.image_ = &image;
   exports.directory_ = range;
@@ -34,14 +34,14 @@ Expected<PeExports> PeExports::open(const PeImage& image) {
   const auto table = [&](std::uint32_t rva, std::uint64_t size, ByteView& to) -> Expected<void> {
     if (size == 0) return {};
     const auto bytes = image.at_rva(rva, size);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     to = *bytes;
     return {};
   };
   auto ok = table(header->addresses, 4ULL * header->address_count, exports.addresses_);
   if (ok) ok = table(header->names, 4ULL * header->name_count, exports.names_);
   if (ok) ok = table(header->ordinals, 2ULL * header->name_count, exports.ordinals_);
-  if (!ok) return std::unexpected(ok.error());
+  if (!ok) return Failure(ok.error());
   return exports;
 }
 
@@ -53,7 +53,7 @@ Expected<PeExport> PeExports::address(std::uint32_t i) const {
   // "Export Address Table": an address inside the export directory is that of a forwarder's name.
   if (*rva - directory_.rva < directory_.size) {
     const auto forwarder = image_->string_at_rva(*rva);
-    if (!forwarder) return std::unexpected(forwarder.error());
+    if (!forwarder) return Failure(forwarder.error());
     found.forwarder = *forwarder;
   } else {
     found.rva = *rva;
@@ -66,7 +66,7 @@ Expected<PeExport> PeExports::named(std::uint32_t i) const {
   const auto index = ordinals_.at<std::uint16_t>(2ULL * i);
   if (!name_rva || !index) return fail(ErrorCode::kOutOfRange, "export name past the name table", i);
   const auto name = image_->string_at_rva(*name_rva);
-  if (!name) return std::unexpected(name.error());
+  if (!name) return Failure(name.error());
   auto found = address(*index);  // the table's values count from 0, whatever the ordinal base
   if (found) found->name = *name;
   return found;
@@ -78,8 +78,8 @@ Expected<PeExport> PeExports::find(std::string_view name) const {
   while (count > 0) {
     const std::uint32_t half = count / 2;
     const auto rva = names_.at<std::uint32_t>(4ULL * (low + half));
-    const auto middle = rva ? image_->string_at_rva(*rva) : std::unexpected(rva.error());
-    if (!middle) return std::unexpected(middle.error());
+    const auto middle = rva ? image_->string_at_rva(*rva) : Failure(rva.error());
+    if (!middle) return Failure(middle.error());
     if (*middle == name) return named(low + half);
     if (*middle < name) {
       low += half + 1;
@@ -94,7 +94,7 @@ Expected<PeExport> PeExports::find(std::string_view name) const {
 Expected<PeImport> import_at(const PeImage& image, std::uint32_t rva) {
   const RvaRange range = image.directory(PeDirectory::kImport);
   const auto table = range.rva != 0 ? image.from_rva(range.rva) : fail(ErrorCode::kNotFound, "no imports", rva);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   std::uint64_t slots_read = 0;
   for (std::uint64_t i = 0; i < kMaxImportModules && slots_read < kMaxSlotsRead; ++i) {
     const auto module = table->at<pe::ImportDescriptor>(i * sizeof(pe::ImportDescriptor));
@@ -117,7 +117,7 @@ Expected<PeImport> import_at(const PeImage& image, std::uint32_t rva) {
       return found;
     }
     const auto name = image.string_at_rva(static_cast<std::uint32_t>(entry) + 2);  // behind the hint
-    if (!name) return std::unexpected(name.error());
+    if (!name) return Failure(name.error());
     found.name = *name;
     return found;
   }

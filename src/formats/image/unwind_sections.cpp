@@ -32,11 +32,11 @@ Expected<dwarf::CfiSection> eh_frame_by_header(const ElfImage& image) {
   for (const Segment& segment : image.segments()) {
     if (segment.type != PT_GNU_EH_FRAME) continue;
     const auto bytes = image.at_address(segment.vaddr, segment.filesz);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     const auto header = dwarf::EhFrameHdr::parse(*bytes, segment.vaddr);
-    if (!header) return std::unexpected(header.error());
+    if (!header) return Failure(header.error());
     const auto frames = image.from_address(header->eh_frame_address);
-    if (!frames) return std::unexpected(frames.error());
+    if (!frames) return Failure(frames.error());
     auto out = describe(image, ".eh_frame", *frames, header->eh_frame_address);
     out.stop_at_terminator = true;
     return out;
@@ -69,7 +69,7 @@ Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image) {
     const auto bytes = image.stored_bytes(*section);
     if (bytes) return describe(image, ".eh_frame", *bytes, section->address);
     if (auto found = eh_frame_by_header(image)) return found;  // a damaged section header
-    return std::unexpected(bytes.error());
+    return Failure(bytes.error());
   }
   // A separate debug file keeps the headers and leaves the bytes to the stripped file.
   const Section* section = image.section(".eh_frame");
@@ -92,7 +92,7 @@ Expected<sframe::Section> find_sframe(const ElfImage& image) {
       break;
     }
   }
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   const auto section = sframe::Section::parse(*bytes, address);
   if (section && section->architecture() != architecture_of(image.machine()))
     return fail(ErrorCode::kMalformed, "SFrame section of another architecture than the file's", bytes->origin());

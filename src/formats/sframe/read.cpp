@@ -59,7 +59,7 @@ bool read_default(StoredWords& words, const Header& header, RegisterNumber base,
 
 Expected<Section> Section::parse(ByteView bytes, std::uint64_t address) {
   const auto header = bytes.at<Header>(0);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   const std::uint64_t origin = bytes.origin();
   if (header->magic == kForeignMagic) return fail(ErrorCode::kUnsupported, "big-endian SFrame section", origin);
   if (header->magic != kMagic) return fail(ErrorCode::kMalformed, "no SFrame section", origin, header->magic);
@@ -110,9 +110,9 @@ Expected<Function> Section::function_of(std::uint64_t record) const {
   std::uint64_t rows_offset = 0;
   if (header_.version == 3) {
     const auto index = bytes_.at<Function3>(record);
-    if (!index) return std::unexpected(index.error());
+    if (!index) return Failure(index.error());
     const auto more = bytes_.at<Attributes3>(rows_at_ + index->attributes_offset);
-    if (!more) return std::unexpected(more.error());
+    if (!more) return Failure(more.error());
     out.begin = begin_of(record, index->start);
     out.rows = more->rows;
     out.block = more->block;
@@ -124,7 +124,7 @@ Expected<Function> Section::function_of(std::uint64_t record) const {
     rows_offset = std::uint64_t{index->attributes_offset} + sizeof(Attributes3);
   } else {
     const auto stored = bytes_.at<Function1>(record);
-    if (!stored) return std::unexpected(stored.error());
+    if (!stored) return Failure(stored.error());
     out.begin = begin_of(record, stored->start);
     out.rows = stored->rows;
     info = stored->info;
@@ -132,7 +132,7 @@ Expected<Function> Section::function_of(std::uint64_t record) const {
     rows_offset = stored->rows_offset;
     if (header_.version == 2) {
       const auto block = bytes_.at<std::uint8_t>(record + sizeof(Function1));
-      if (!block) return std::unexpected(block.error());
+      if (!block) return Failure(block.error());
       out.block = *block;
     }
   }
@@ -238,7 +238,7 @@ Expected<void> Section::for_each_stored(const Function& function, FunctionRef<vo
   std::uint64_t position = function.rows_offset;
   for (std::uint32_t i = 0; i < function.rows; ++i) {
     const auto row = stored_row(function, position);
-    if (!row) return std::unexpected(row.error());
+    if (!row) return Failure(row.error());
     callback(*row);
   }
   return {};
@@ -289,7 +289,7 @@ Expected<void> Section::row_at(const Function& function, std::uint64_t address, 
   std::optional<StoredRow> held;
   for (std::uint32_t i = 0; i < function.rows; ++i) {
     const auto row = stored_row(function, position);
-    if (!row) return std::unexpected(row.error());
+    if (!row) return Failure(row.error());
     if (row->start > offset) {
       end = std::min<std::uint64_t>(end, row->start);
       break;

@@ -22,7 +22,7 @@ Expected<RegisterRule> rule_of(const Place& place, std::uint64_t where) {
 Expected<CfaRule> cfa_of(const Place& place, std::uint64_t where) {
   if (!place.from_register()) return fail(ErrorCode::kMalformed, "a CFA that counts from itself", where, place.control);
   const auto rule = rule_of(place, where);
-  if (!rule) return std::unexpected(rule.error());
+  if (!rule) return Failure(rule.error());
   return place.loaded() ? CfaRule::loaded(rule->reg(), place.offset, 0) : CfaRule::at(rule->reg(), place.offset);
 }
 
@@ -103,10 +103,10 @@ Expected<void> lower(const StoredRow& stored, Architecture architecture, std::ui
     return {};
   }
   const auto cfa = cfa_of(stored.cfa, where);
-  if (!cfa) return std::unexpected(cfa.error());
+  if (!cfa) return Failure(cfa.error());
   const Place& said = stored.return_address;
   const auto return_address = rule_of(said.said() ? said : usual_return_address(architecture), where);
-  if (!return_address) return std::unexpected(return_address.error());
+  if (!return_address) return Failure(return_address.error());
   to.cfa = *cfa;
   to.return_address = *return_address;
   if (!stored.frame_pointer.said()) {
@@ -114,7 +114,7 @@ Expected<void> lower(const StoredRow& stored, Architecture architecture, std::ui
     return {};
   }
   const auto frame_pointer = rule_of(stored.frame_pointer, where);
-  if (!frame_pointer) return std::unexpected(frame_pointer.error());
+  if (!frame_pointer) return Failure(frame_pointer.error());
   put_registers(architecture, &*frame_pointer, to.registers);
   return {};
 }
@@ -126,17 +126,17 @@ Expected<StoredRow> stored_of(const FrameRow& row, Architecture architecture) {
     return stored;
   }
   const auto cfa = place_of(row.cfa, row);
-  if (!cfa) return std::unexpected(cfa.error());
+  if (!cfa) return Failure(cfa.error());
   stored.cfa = *cfa;
   const RegisterNumber pc =
       architecture == Architecture::kAArch64 ? aarch64::kX30 : std::uint16_t{x86_64::kReturnAddress};
   const auto return_address = place_of(row.return_address, row, pc);
-  if (!return_address) return std::unexpected(return_address.error());
+  if (!return_address) return Failure(return_address.error());
   if (*return_address != usual_return_address(architecture)) stored.return_address = *return_address;
   const RegisterNumber fp = windlass::frame_pointer(architecture);
   if (const RegisterRule* rule = row.registers.find(fp); rule != nullptr && !rule->is(RegisterRule::kSameValue)) {
     const auto frame_pointer = place_of(*rule, row, fp);
-    if (!frame_pointer) return std::unexpected(frame_pointer.error());
+    if (!frame_pointer) return Failure(frame_pointer.error());
     stored.frame_pointer = *frame_pointer;
   }
   stored.is_signed = row.return_signed && architecture == Architecture::kAArch64;

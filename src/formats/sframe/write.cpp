@@ -110,7 +110,7 @@ Expected<std::vector<StoredRow>> stored_rows(std::span<const FrameRow> rows, Arc
   std::vector<StoredRow> stored;
   for (const FrameRow& row : rows) {
     auto next = stored_of(row, architecture);
-    if (!next) return std::unexpected(next.error());
+    if (!next) return Failure(next.error());
     if (!stored.empty() && stored.back().says_the_same(*next)) continue;
     next->start = static_cast<std::uint32_t>(row.begin - rows[0].begin);
     stored.push_back(*next);
@@ -141,7 +141,7 @@ Expected<void> Writer::add(std::span<const FrameRow> rows, std::uint64_t address
     return fail(ErrorCode::kUnsupported, "no frames are written for this architecture", 0);
   if (const auto ok = check_range(rows); !ok) return ok;
   const auto stored = stored_rows(rows, architecture);
-  if (!stored) return std::unexpected(stored.error());
+  if (!stored) return Failure(stored.error());
   if (options_.version == Version::k2) {
     if (const auto ok = check_version2(rows, architecture); !ok) return ok;
   } else if (stored->size() > kMostRows3) {
@@ -173,7 +173,7 @@ Expected<void> Writer::add(const Prologue& prologue, std::uint64_t address) {
   if (prologue.architecture != options_.architecture)
     return fail(ErrorCode::kUnsupported, "a function of another architecture", 0);
   const auto rows = rows_of(prologue);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   return add(*rows, address);
 }
 

@@ -114,14 +114,14 @@ class ArmasmDirectives : DirectiveList {
     for (std::size_t i = 0; i < steps.prologue.size(); ++i) {
       const bool sets_fp = i + 1 < steps.prologue.size() && sets_frame(steps.prologue[i], steps.prologue[i + 1]);
       const auto text = prologue_text(steps.prologue[i], sets_fp);
-      if (!text) return std::unexpected(text.error());
+      if (!text) return Failure(text.error());
       if (sets_fp) ++i;
       add(steps.prologue[i].end, *text, sets_fp ? 8 : 4);
     }
     for (const auto& epilogue : steps.epilogues) {
       for (const Step& step : epilogue.steps) {
         const auto text = epilogue_text(step);
-        if (!text) return std::unexpected(text.error());
+        if (!text) return Failure(text.error());
         add(step.end, *text, 4);
       }
       add(epilogue.last() + 4, "EPILOG_END", 4);
@@ -167,7 +167,7 @@ class ArmasmDirectives : DirectiveList {
   static Expected<std::string> prologue_text(const Step& step, bool sets_fp) {
     const UnwindCode& code = step.code;
     if (code.saves()) {
-      if (const auto ok = check_save(step); !ok) return std::unexpected(ok.error());
+      if (const auto ok = check_save(step); !ok) return Failure(ok.error());
       const bool chain = code.pair && code.file == RegisterFile::kX && code.reg == kFp;
       const std::string_view macro = !code.pair ? "" : chain && !sets_fp ? "_PAIR_NO_FP" : "_PAIR";
       return fmt::format("PROLOG_SAVE_REG{} {}, #{}{}{}", macro, registers(code), code.writeback ? "-" : "", code.value,
@@ -181,14 +181,14 @@ class ArmasmDirectives : DirectiveList {
       case Operation::kAddFp: return no_directive(step.end, "armasm64 sets fp only with stp fp, lr in front");
       default: break;
     }
-    if (const auto ok = check_alloc(step); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check_alloc(step); !ok) return Failure(ok.error());
     return fmt::format("PROLOG_STACK_ALLOC {}", code.value);
   }
 
   static Expected<std::string> epilogue_text(const Step& step) {
     const UnwindCode& code = step.code;
     if (code.saves()) {
-      if (const auto ok = check_save(step); !ok) return std::unexpected(ok.error());
+      if (const auto ok = check_save(step); !ok) return Failure(ok.error());
       return fmt::format("EPILOG_RESTORE_REG{} {}, #{}{}", code.pair ? "_PAIR" : "", registers(code), code.value,
                          code.writeback ? "!" : "");
     }
@@ -200,7 +200,7 @@ class ArmasmDirectives : DirectiveList {
       case Operation::kAddFp: return no_directive(step.end, "armasm64 restores sp from fp without an offset only");
       default: break;
     }
-    if (const auto ok = check_alloc(step); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check_alloc(step); !ok) return Failure(ok.error());
     return fmt::format("EPILOG_STACK_FREE {}", code.value);
   }
 
@@ -306,15 +306,15 @@ class Source : AssemblyText {
 }  // namespace
 
 Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
-  if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
-  if (const auto bytes = write(prologue); !bytes) return std::unexpected(bytes.error());
+  if (const auto ok = check_names(prologue, options); !ok) return Failure(ok.error());
+  if (const auto bytes = write(prologue); !bytes) return Failure(bytes.error());
   const std::vector<Fragment> fragments = fragments_of(prologue);
   const bool leaf = std::all_of(fragments.begin(), fragments.end(), [](const Fragment& f) { return f.leaf(); });
   if (leaf && !prologue.handler) return std::vector<Directive>();
   if (fragments.size() != 1) return no_directive(fragments[1].begin);
   // Without a handler's rule that its epilogues are whole, they may lack their first instruction.
   auto contents = contents_of(fragments[0], prologue.handler ? &*prologue.handler : nullptr);
-  if (!contents) return std::unexpected(contents.error());
+  if (!contents) return Failure(contents.error());
   const Steps steps = steps_of(std::move(*contents));
   if (options.assembler == Assembler::kClang) return ClangDirectives(prologue, options).run(steps);
   return ArmasmDirectives(prologue, options).run(steps);

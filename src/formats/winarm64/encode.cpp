@@ -24,7 +24,7 @@ std::uint32_t instructions(const std::vector<UnwindCode>& codes) {
 Expected<CodeBytes> bytes_of(const std::vector<UnwindCode>& codes, std::uint64_t where) {
   CodeBytes bytes;
   for (const UnwindCode& code : codes)
-    if (const auto done = append_code(bytes, code, where); !done) return std::unexpected(done.error());
+    if (const auto done = append_code(bytes, code, where); !done) return Failure(done.error());
   bytes.push_back(kEnd);
   return bytes;
 }
@@ -39,12 +39,12 @@ struct Pool {
 // Longest first: the short ones are then found in the long ones.
 Expected<Pool> share(const RecordContents& contents) {
   auto prologue = bytes_of(contents.prologue, 0);
-  if (!prologue) return std::unexpected(prologue.error());
+  if (!prologue) return Failure(prologue.error());
   Pool pool{std::move(*prologue), std::vector<std::uint32_t>(contents.epilogues.size())};
   std::vector<std::pair<CodeBytes, std::size_t>> sequences;
   for (std::size_t i = 0; i < contents.epilogues.size(); ++i) {
     auto bytes = bytes_of(contents.epilogues[i].codes, contents.epilogues[i].start);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     sequences.emplace_back(std::move(*bytes), i);
   }
   std::stable_sort(sequences.begin(), sequences.end(),
@@ -90,9 +90,9 @@ void append_word(std::vector<std::byte>& to, std::uint32_t word) {
 std::uint64_t EpilogueCodes::end() const { return start + (std::uint64_t{instructions(codes)} + 1) * 4; }
 
 Expected<std::vector<std::byte>> encode(const RecordContents& contents) {
-  if (const auto done = check_layout(contents); !done) return std::unexpected(done.error());
+  if (const auto done = check_layout(contents); !done) return Failure(done.error());
   auto pool = share(contents);
-  if (!pool) return std::unexpected(pool.error());
+  if (!pool) return Failure(pool.error());
   while (pool->bytes.size() % 4 != 0) pool->bytes.push_back(kNop);
 
   const auto words = static_cast<std::uint32_t>(pool->bytes.size() / 4);
@@ -123,7 +123,7 @@ Expected<std::vector<UnwindCode>> sequence_at(ByteView codes, std::uint32_t inde
   std::vector<UnwindCode> sequence;
   while (index < codes.size()) {
     const auto code = code_at(codes, index);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (code->operation == Operation::kEnd) break;
     sequence.push_back(*code);
     index += code->size;
@@ -137,18 +137,18 @@ Expected<RecordContents> decode(const UnwindRecord& record) {
   RecordContents contents;
   contents.length = record.length;
   auto prologue = sequence_at(record.codes, 0);
-  if (!prologue) return std::unexpected(prologue.error());
+  if (!prologue) return Failure(prologue.error());
   contents.prologue = std::move(*prologue);
   const auto add = [&](std::uint32_t index) -> Expected<void> {
     if (index >= record.codes.size())
       return fail(ErrorCode::kOutOfRange, "epilogue's codes start past the record's", record.rva, index);
     auto codes = sequence_at(record.codes, index);
-    if (!codes) return std::unexpected(codes.error());
+    if (!codes) return Failure(codes.error());
     contents.epilogues.push_back({0, std::move(*codes)});
     return {};
   };
   if (record.single_epilogue) {
-    if (const auto done = add(record.epilogue_index); !done) return std::unexpected(done.error());
+    if (const auto done = add(record.epilogue_index); !done) return Failure(done.error());
     EpilogueCodes& epilogue = contents.epilogues.back();
     if (epilogue.end() > record.length)
       return fail(ErrorCode::kOutOfRange, "epilogue is longer than its function", record.rva, epilogue.end());
@@ -156,7 +156,7 @@ Expected<RecordContents> decode(const UnwindRecord& record) {
   }
   for (std::uint32_t i = 0; i < record.scope_count(); ++i) {
     const EpilogueScope scope = record.scope(i);
-    if (const auto done = add(scope.index); !done) return std::unexpected(done.error());
+    if (const auto done = add(scope.index); !done) return Failure(done.error());
     contents.epilogues.back().start = scope.start;
   }
   if (record.has_handler) contents.handler = prologue::Handler{record.handler, true, true, {}};

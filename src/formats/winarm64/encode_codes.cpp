@@ -141,7 +141,7 @@ Expected<void> append_code(CodeBytes& to, const UnwindCode& code, std::uint64_t 
   }
   const auto with = [&](unsigned unit, unsigned bits, std::initializer_list<unsigned> shifts, unsigned base) {
     const auto value = scaled(code, unit, bits, where);
-    if (!value) return Expected<void>(std::unexpected(value.error()));
+    if (!value) return Expected<void>(Failure(value.error()));
     for (const unsigned shift : shifts) {
       to.push_back(static_cast<std::uint8_t>(base | *value >> shift));
       base = 0;
@@ -189,7 +189,7 @@ Expected<UnwindCode> smallest_save(UnwindCode code, std::uint64_t where) {
   code.operation = Operation::kSaveAnyReg;
   code.size = 3;
   CodeBytes tried;
-  if (const auto done = append_any(tried, code, where); !done) return std::unexpected(done.error());
+  if (const auto done = append_any(tried, code, where); !done) return Failure(done.error());
   return code;
 }
 
@@ -217,7 +217,7 @@ Expected<UnwindCode> smallest(const UnwindCode& code, std::uint64_t where) {
       smaller.operation = code.value == 0 ? Operation::kSetFp : Operation::kAddFp;
       smaller.size = code.value == 0 ? 1 : 2;
       CodeBytes tried;
-      if (const auto done = append_code(tried, smaller, where); !done) return std::unexpected(done.error());
+      if (const auto done = append_code(tried, smaller, where); !done) return Failure(done.error());
       return smaller;
     }
     case Operation::kSaveZreg:
@@ -264,7 +264,7 @@ Expected<void> resolve_save_next(std::vector<UnwindCode>& codes) {
     above.writeback = false;
     above.operation = Operation::kSaveRegp;
     const auto named = smallest(above, i);
-    if (!named) return std::unexpected(named.error());
+    if (!named) return Failure(named.error());
     codes[i] = *named;
   }
   return {};

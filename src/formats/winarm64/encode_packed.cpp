@@ -102,7 +102,7 @@ Expected<std::uint32_t> encode_packed(const PackedFields& fields, bool fragment)
   if (fields.reg_f > 7 || fields.cr > 3)
     return fail(ErrorCode::kOutOfRange, "RegF is at most 7 and CR at most 3", 0, fields.reg_f);
   Expansion expansion;
-  if (const auto done = expansion.expand(fields, fragment, 0); !done) return std::unexpected(done.error());
+  if (const auto done = expansion.expand(fields, fragment, 0); !done) return Failure(done.error());
   return (fragment ? 2U : 1U) | fields.length / 4 << 2 | std::uint32_t{fields.reg_f} << 13 |
          std::uint32_t{fields.reg_i} << 16 | (fields.h ? 1U << 20 : 0) | std::uint32_t{fields.cr} << 21 |
          fields.frame_size / 16 << 23;

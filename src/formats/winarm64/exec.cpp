@@ -52,14 +52,14 @@ Expected<Location> locate(const Functions& functions, std::uint32_t rva, Expansi
     // It has no length of its own: it holds up to the next entry. .NET unwinds it as if the parent's first instruction
     // had not run yet, in spite of the name.
     const auto parent = parent_of(functions.image(), *candidate);
-    if (!parent) return std::unexpected(parent.error());
+    if (!parent) return Failure(parent.error());
     const auto record = read_record(functions.image(), *parent, storage);
-    if (!record) return std::unexpected(record.error());
+    if (!record) return Failure(record.error());
     location = {*candidate, *record, position_at(*record, 0)};
     return location;
   }
   const auto record = read_record(functions.image(), *candidate, storage);
-  if (!record) return std::unexpected(record.error());
+  if (!record) return Failure(record.error());
   const std::uint32_t offset = rva - candidate->begin;
   if (offset < record->length) location = {*candidate, *record, position_at(*record, offset)};
   return location;

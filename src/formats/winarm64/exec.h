@@ -66,7 +66,7 @@ class Executor {
   Expected<void> run(ByteView codes, std::uint32_t index) {
     while (index < codes.size()) {  // running out of them ends them too, as in .NET; check_record complains
       const auto code = code_at(codes, index);
-      if (!code) return std::unexpected(code.error());
+      if (!code) return Failure(code.error());
       where_ = codes.origin() + index;
       if (code->operation == Operation::kEnd) {
         if (nexts_ != 0) return bad("save_next without a pair");
@@ -88,8 +88,8 @@ class Executor {
  private:
   static constexpr RegisterNumber kX29 = 29;
 
-  std::unexpected<Error> bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
-  static std::unexpected<Error> lost(RegisterNumber reg) {
+  Failure bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
+  static Failure lost(RegisterNumber reg) {
     return fail(ErrorCode::kNotFound, "register is not known in this frame", reg);
   }
 
@@ -132,7 +132,7 @@ class Executor {
     }
   }
 
-  std::unexpected<Error> no_sp() {
+  Failure no_sp() {
     if (!scalable_) return lost(kSp);
     return fail(ErrorCode::kUnsupported, "sp and pc lie behind SVE vectors, whose length is not known", where_);
   }
@@ -272,7 +272,7 @@ Expected<Unwound> virtual_unwind(const Location& location, const ExecContext& co
   } else {
     unwound.function = location.function;
     if (const auto done = executor.run(location.record.codes, location.position.index); !done)
-      return std::unexpected(done.error());
+      return Failure(done.error());
     if (unwound.place == Place::kBody && location.record.has_handler) {
       unwound.handler = location.record.handler;
       unwound.handler_data = location.record.handler_data;
@@ -312,7 +312,7 @@ Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& 
   if (rva > 0xffff'ffff) return fail(ErrorCode::kOutOfRange, "pc is outside of the image", frame.pc().value());
   Expansion storage;
   const auto location = locate(functions, static_cast<std::uint32_t>(rva), storage);
-  if (!location) return std::unexpected(location.error());
+  if (!location) return Failure(location.error());
   return virtual_unwind(*location, context, memory, frame, caller, saved);
 }
 

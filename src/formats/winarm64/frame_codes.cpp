@@ -76,7 +76,7 @@ Expected<void> append_before(std::vector<UnwindCode>& codes, std::span<const pro
   if (!actions.empty()) codes.push_back(code_of(Operation::kEndC));
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
     const auto code = code_for(*action, where);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     codes.push_back(*code);
   }
   return {};
@@ -86,17 +86,16 @@ Expected<std::vector<UnwindCode>> prologue_codes(const Fragment& fragment) {
   std::vector<UnwindCode> codes;
   std::uint32_t at = fragment.begin;
   for (const prologue::Op& op : fragment.ops) {
-    if (const auto done = check_instruction(op.end, at); !done) return std::unexpected(done.error());
+    if (const auto done = check_instruction(op.end, at); !done) return Failure(done.error());
     const auto code = code_for(op.action, op.end);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     pad(codes, at, op.end - 4);
     codes.push_back(*code);
     at = op.end;
   }
   if (fragment.prologue_end > at) pad(codes, at, fragment.prologue_end);
   std::reverse(codes.begin(), codes.end());
-  if (const auto done = append_before(codes, fragment.entered, fragment.begin); !done)
-    return std::unexpected(done.error());
+  if (const auto done = append_before(codes, fragment.entered, fragment.begin); !done) return Failure(done.error());
   use_save_next(codes);
   return codes;
 }
@@ -135,7 +134,7 @@ struct EpilogueForm {
 
 Expected<UnwindCode> code_of_instruction(const std::vector<prologue::Op>& undone, std::size_t first, std::size_t last) {
   const auto action = combined(undone, first, last);
-  if (!action) return std::unexpected(action.error());
+  if (!action) return Failure(action.error());
   return code_for(*action, undone[first].end);
 }
 
@@ -196,7 +195,7 @@ Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& fra
     std::size_t next = i + 1;
     while (next < undone.size() && undone[next].end == undone[i].end) ++next;
     const std::uint32_t end = undone[i].end;
-    if (const auto done = check_instruction(end, at); !done) return std::unexpected(done.error());
+    if (const auto done = check_instruction(end, at); !done) return Failure(done.error());
     const auto code = code_of_instruction(undone, i, next);
     if (i == 0) {
       // Until it has run the codes of the body hold, so it needs none of its own.
@@ -204,7 +203,7 @@ Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& fra
       form.second = end;
       form.first_has_code = code.has_value();
     } else {
-      if (!code) return std::unexpected(code.error());
+      if (!code) return Failure(code.error());
       pad(form.codes.codes, at, end - 4);
     }
     form.codes.codes.push_back(code.value_or(code_of(Operation::kNop)));
@@ -220,7 +219,7 @@ Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& fra
                 epilogue.end);
   if (!form.open_end) pad(form.codes.codes, at, epilogue.end - 4);
   if (const auto done = append_before(form.codes.codes, frames.left_by(epilogue), epilogue.begin); !done)
-    return std::unexpected(done.error());
+    return Failure(done.error());
   use_save_next(form.codes.codes);
   return form;
 }
@@ -261,7 +260,7 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::H
   contents.length = fragment.end - fragment.begin;
   if (handler != nullptr) contents.handler = *handler;
   auto prologue = prologue_codes(fragment);
-  if (!prologue) return std::unexpected(prologue.error());
+  if (!prologue) return Failure(prologue.error());
   contents.prologue = std::move(*prologue);
 
   RecordContents shorter = contents;
@@ -270,7 +269,7 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::H
   for (const prologue::Epilogue& epilogue : fragment.epilogues) {
     if (epilogue.undone.empty()) continue;
     auto form = epilogue_form(fragment, frames, epilogue);
-    if (!form) return std::unexpected(form.error());
+    if (!form) return Failure(form.error());
     form->codes.start -= fragment.begin;
     form->second -= fragment.begin;
     const EpilogueCodes rest = without_first(*form);
@@ -319,12 +318,12 @@ Expected<void> take_prologue(Fragment& fragment, std::vector<UnwindCode> codes, 
   for (std::size_t i = codes.size(); i-- > static_cast<std::size_t>(boundary - codes.begin());) {
     if (codes[i].ends()) continue;
     const auto action = action_of(codes[i], where);
-    if (!action) return std::unexpected(action.error());
+    if (!action) return Failure(action.error());
     if (*action) fragment.entered.push_back(**action);
   }
   for (auto code = boundary; code != codes.begin();) {
     const auto action = action_of(*--code, where);
-    if (!action) return std::unexpected(action.error());
+    if (!action) return Failure(action.error());
     fragment.prologue_end += 4;
     if (*action) fragment.ops.push_back({fragment.prologue_end, **action});
   }
@@ -334,11 +333,11 @@ Expected<void> take_prologue(Fragment& fragment, std::vector<UnwindCode> codes, 
 Expected<prologue::Epilogue> take_epilogue(const EpilogueCodes& from, std::uint64_t where) {
   prologue::Epilogue epilogue{from.start, from.start, {}};
   std::vector<UnwindCode> codes = from.codes;
-  if (const auto done = resolve_save_next(codes); !done) return std::unexpected(done.error());
+  if (const auto done = resolve_save_next(codes); !done) return Failure(done.error());
   for (const UnwindCode& code : codes) {
     if (code.ends()) break;
     const auto action = action_of(code, where);
-    if (!action) return std::unexpected(action.error());
+    if (!action) return Failure(action.error());
     epilogue.end += 4;
     if (*action) epilogue.undone.push_back({epilogue.end, **action});
   }
@@ -364,14 +363,14 @@ void add_first(const Fragment& fragment, bool whole, prologue::Epilogue& epilogu
 
 Expected<Fragment> fragment_of(const UnwindRecord& record) {
   auto contents = decode(record);
-  if (!contents) return std::unexpected(contents.error());
+  if (!contents) return Failure(contents.error());
   Fragment fragment;
   fragment.end = record.length;
   if (const auto done = take_prologue(fragment, std::move(contents->prologue), record.rva); !done)
-    return std::unexpected(done.error());
+    return Failure(done.error());
   for (const EpilogueCodes& codes : contents->epilogues) {
     auto epilogue = take_epilogue(codes, record.rva);
-    if (!epilogue) return std::unexpected(epilogue.error());
+    if (!epilogue) return Failure(epilogue.error());
     const bool whole =
         std::none_of(codes.codes.begin(), codes.codes.end(), [](const auto& code) { return code.ends(); });
     add_first(fragment, whole, *epilogue);
@@ -382,7 +381,7 @@ Expected<Fragment> fragment_of(const UnwindRecord& record) {
 
 Expected<Prologue> prologue_of(const UnwindRecord& record) {
   auto fragment = fragment_of(record);
-  if (!fragment) return std::unexpected(fragment.error());
+  if (!fragment) return Failure(fragment.error());
   if (!fragment->entered.empty())
     return fail(ErrorCode::kUnsupported, "record is of a later fragment of a function", record.rva);
   Prologue prologue;

@@ -111,9 +111,9 @@ bool epilogue_starts_at(const UnwindRecord& record, std::uint64_t index) {
 Expected<std::string> jit_unwind_dump(std::span<const std::byte> bytes, std::uint32_t begin, std::uint32_t end) {
   const ByteView view(bytes.data(), bytes.size());
   const auto head = read_head(view, 0);
-  if (!head) return std::unexpected(head.error());
+  if (!head) return Failure(head.error());
   const auto record = parse_record(view, 0);
-  if (!record) return std::unexpected(record.error());
+  if (!record) return Failure(record.error());
   std::string out;
   put_head(out, *head, begin, end);
   put_scopes(out, *record, begin);
@@ -121,7 +121,7 @@ Expected<std::string> jit_unwind_dump(std::span<const std::byte> bytes, std::uin
   for (std::uint64_t index = 0; index < record->codes.size();) {
     if (epilogue_starts_at(*record, index)) out += fmt::format("    ---- Epilog start at index {} ----\n", index);
     const auto code = code_at(record->codes, index);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     const auto text = code_text(*code);
     if (!text)
       return fail(ErrorCode::kUnsupported, "unwind code has no form in CoreCLR's dump", record->codes.origin() + index,

@@ -23,7 +23,7 @@ class SymbolicExecutor {
   Expected<void> run(ByteView codes, std::uint32_t index) {
     while (index < codes.size()) {
       const auto code = code_at(codes, index);
-      if (!code) return std::unexpected(code.error());
+      if (!code) return Failure(code.error());
       where_ = codes.origin() + index;
       if (code->operation == Operation::kEnd) {
         if (nexts_ != 0) return bad("save_next without a pair");
@@ -40,8 +40,8 @@ class SymbolicExecutor {
   }
 
  private:
-  std::unexpected<Error> bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
-  std::unexpected<Error> no_row(const char* what) { return fail(ErrorCode::kUnsupported, what, where_); }
+  Failure bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
+  Failure no_row(const char* what) { return fail(ErrorCode::kUnsupported, what, where_); }
 
   Expected<void> one(const UnwindCode& code) {
     if (nexts_ != 0 && !code.pair && code.operation != Operation::kSaveNext && code.operation != Operation::kEndC)
@@ -223,11 +223,11 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   RuntimeFunction described = function;
   if (function.kind() == EntryKind::kParent) {
     const auto parent = parent_of(functions_.image(), function);
-    if (!parent) return std::unexpected(parent.error());
+    if (!parent) return Failure(parent.error());
     described = *parent;
   }
   const auto record = read_record(functions_.image(), described, storage);
-  if (!record) return std::unexpected(record.error());
+  if (!record) return Failure(record.error());
   emit_ = &emit;
   report_ = &report;
   codes_ = record->codes;
@@ -252,7 +252,7 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
 Expected<void> RowEvaluator::row_at(RuntimeFunction function, std::uint32_t rva, FrameRow& to) {
   Expansion storage;
   const auto location = locate(functions_, rva, storage);
-  if (!location) return std::unexpected(location.error());
+  if (!location) return Failure(location.error());
   if (location->position.place == Place::kLeaf || location->function.begin != function.begin)
     return fail(ErrorCode::kNotFound, "no row covers the address: RVA", rva);
   frame_ = SymbolicFrame();

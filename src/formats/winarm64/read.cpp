@@ -48,7 +48,7 @@ Expected<UnwindRecord> parse_record(ByteView bytes, std::uint32_t rva) {
   // The codes' origin is their RVA, so that every error names one.
   const ByteView view(bytes.data(), bytes.size(), rva);
   const auto head = read_head(view, rva);
-  if (!head) return std::unexpected(head.error());
+  if (!head) return Failure(head.error());
   UnwindRecord record;
   record.rva = rva;
   record.length = head->length;
@@ -75,7 +75,7 @@ Expected<UnwindRecord> parse_record(ByteView bytes, std::uint32_t rva) {
 Expected<UnwindRecord> expand_packed(RuntimeFunction function, Expansion& storage) {
   const PackedFields fields = packed_fields(function);
   const auto expanded = storage.expand(fields, function.kind() == EntryKind::kPackedFragment, function.begin);
-  if (!expanded) return std::unexpected(expanded.error());
+  if (!expanded) return Failure(expanded.error());
   return packed_record(fields, storage, function.begin);
 }
 
@@ -84,7 +84,7 @@ Expected<UnwindRecord> read_record(const image::PeImage& image, RuntimeFunction 
     return fail(ErrorCode::kUnsupported, "entry refers to another one", function.begin, function.data);
   if (function.packed()) return expand_packed(function, storage);
   const auto bytes = bytes_at(image, function.target(), "unwind record is outside of the image");
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   return parse_record(*bytes, function.target());
 }
 
@@ -92,7 +92,7 @@ Expected<RuntimeFunction> parent_of(const image::PeImage& image, RuntimeFunction
   if ((function.data & 4) != 0)
     return fail(ErrorCode::kUnsupported, "reserved kind of function table entry", function.begin, function.data);
   const auto bytes = bytes_at(image, function.target(), "parent entry is outside of the image");
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   const auto begin = bytes->at<std::uint32_t>(0);
   const auto data = bytes->at<std::uint32_t>(4);
   if (!begin || !data) return fail(ErrorCode::kTruncated, "parent entry reaches past the image", function.target());

@@ -171,9 +171,9 @@ class Cutter {
     auto whole = piece_of(fragment, handler_, options_.function + fragment.begin);
     if (!whole) {
       if (whole.error().code != ErrorCode::kLimit || options_.fragments == Fragments::kNever)
-        return std::unexpected(whole.error());
+        return Failure(whole.error());
       const auto cut = cut_too_large(fragment);
-      return cut ? both(*cut) : std::unexpected(whole.error());
+      return cut ? both(*cut) : Failure(whole.error());
     }
     Pieces pieces{std::move(*whole)};
     if (options_.fragments == Fragments::kWhenSmaller && !pieces[0].bytes.empty()) make_smaller(fragment, pieces);
@@ -261,7 +261,7 @@ Expected<Piece> piece_of(const Fragment& fragment, const prologue::Handler* hand
     return fail(ErrorCode::kLimit, "more code than one record can cover, 1 MiB - 4", fragment.begin,
                 fragment.end - fragment.begin);
   const auto contents = contents_of(fragment, handler);
-  if (!contents) return std::unexpected(contents.error());
+  if (!contents) return Failure(contents.error());
   Piece piece{{rva, 0}, {}};
   if (const auto packed = packed_form(*contents)) {
     piece.entry.data = *packed;
@@ -271,7 +271,7 @@ Expected<Piece> piece_of(const Fragment& fragment, const prologue::Handler* hand
   if (!bytes) {
     Error error = bytes.error();
     error.where += fragment.begin;
-    return std::unexpected(error);
+    return Failure(error);
   }
   piece.bytes = std::move(*bytes);
   return piece;
@@ -289,7 +289,7 @@ Expected<void> Writer::add_pieces(const Prologue& prologue) {
   if (options_.function > 0xffff'ffff - prologue.code_size)
     return fail(ErrorCode::kOutOfRange, "function reaches past the last RVA", prologue.code_size, options_.function);
   auto pieces = Cutter(prologue, options_).run();
-  if (!pieces) return std::unexpected(pieces.error());
+  if (!pieces) return Failure(pieces.error());
   for (Piece& piece : *pieces) {
     if (!piece.bytes.empty()) {
       while (piece.bytes.size() % 4 != 0) piece.bytes.push_back(std::byte{0});  // of the handler's data
@@ -323,7 +323,7 @@ Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function) {
 
 Expected<Written> write(const Prologue& prologue, const WriteOptions& options) {
   Writer writer(options);
-  if (const auto done = writer.add(prologue, options.function); !done) return std::unexpected(done.error());
+  if (const auto done = writer.add(prologue, options.function); !done) return Failure(done.error());
   return std::move(writer).take();
 }
 

@@ -15,7 +15,7 @@ class Directives : DirectiveList {
       : prologue_(prologue), piece_(piece), options_(options), masm_(options.assembler == Assembler::kMasm) {}
 
   Expected<std::vector<Directive>> run() {
-    if (const auto ok = begin(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = begin(); !ok) return Failure(ok.error());
     const InfoContent& content = piece_.content;
     for (auto code = content.codes.rbegin(); code != content.codes.rend(); ++code) add(code->offset, text_of(*code));
     add(content.prolog_size, masm_ ? ".endprolog" : ".seh_endprologue");
@@ -169,11 +169,11 @@ class Source : AssemblyText {
 
 Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options,
                                                std::span<const std::byte> code) {
-  if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_names(prologue, options); !ok) return Failure(ok.error());
   const WriteOptions as_bytes{.version = options.version, .saves_can_wait = options.saves_can_wait};
-  if (const auto bytes = write(prologue, as_bytes, code); !bytes) return std::unexpected(bytes.error());
+  if (const auto bytes = write(prologue, as_bytes, code); !bytes) return Failure(bytes.error());
   const auto pieces = pieces_of(prologue, options.version, options.saves_can_wait, code);
-  if (!pieces) return std::unexpected(pieces.error());
+  if (!pieces) return Failure(pieces.error());
   if (pieces->empty()) return std::vector<Directive>();
   if (pieces->size() > 1) return no_directive((*pieces)[1].begin);
   if (const Piece& only = pieces->front(); only.begin != 0 || only.end != prologue.code_size)

@@ -119,7 +119,7 @@ std::size_t epilog_slots(const InfoContent& content) {
   return content.epilog_size == 0 ? 0 : (content.epilog_offsets.size() + 2) / 2 * 2;
 }
 
-std::unexpected<Error> too_many(std::uint64_t where, std::size_t slots) {
+Failure too_many(std::uint64_t where, std::size_t slots) {
   return fail(ErrorCode::kOutOfRange, "operations and epilogues fill at most 255 slots", where, slots);
 }
 
@@ -191,7 +191,7 @@ unsigned slots_of(const UnwindCode& code) {
 
 Expected<std::vector<std::byte>> encode(const InfoContent& content) {
   for (const auto check : {&check_header, &check_epilogs, &check_codes}) {
-    if (const auto ok = check(content); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check(content); !ok) return Failure(ok.error());
   }
   std::size_t slots = epilog_slots(content);
   if (slots > kMaxSlots) return too_many(0, slots);
@@ -224,7 +224,7 @@ Expected<InfoContent> decode(const UnwindInfo& info) {
     }
     first = false;
   });
-  if (!ok) return std::unexpected(ok.error());
+  if (!ok) return Failure(ok.error());
   return content;
 }
 

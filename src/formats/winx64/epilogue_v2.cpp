@@ -121,7 +121,7 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epi
       // Behind what took something back, rsp is known, and may be where the frame pointer was set.
       const std::uint64_t depth = state.depth();
       const bool is_known = depth != frame.state.depth();
-      if (const auto ok = state.undo(op); !ok) return std::unexpected(ok.error());
+      if (const auto ok = state.undo(op); !ok) return Failure(ok.error());
       const bool moves = state.depth() != depth || !is_known;
       if (moves || !std::holds_alternative<prologue::SetFramePointer>(op.action)) actions.push_back(&op.action);
     }

@@ -155,7 +155,7 @@ class Unwinder {
   }
 
   Expected<void> run(Unwound& to) {
-    if (!unwind()) return std::unexpected(error_);
+    if (!unwind()) return Failure(error_);
     commit(to);
     return {};
   }

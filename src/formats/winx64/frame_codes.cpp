@@ -71,10 +71,10 @@ class Planner {
     if (!code_.empty() && code_.size() != prologue_.code_size)
       return fail(ErrorCode::kMalformed, "the code is of another size than the prologue says", code_.size(),
                   prologue_.code_size);
-    if (const auto ok = check(prologue_); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check(prologue_); !ok) return Failure(ok.error());
     for (const auto step : {&Planner::make_regions, &Planner::place_pointers, &Planner::check_saves,
                             &Planner::make_codes, &Planner::make_pieces}) {
-      if (const auto ok = (this->*step)(); !ok) return std::unexpected(ok.error());
+      if (const auto ok = (this->*step)(); !ok) return Failure(ok.error());
     }
     return std::move(pieces_);
   }
@@ -351,7 +351,7 @@ class Planner {
     for (const prologue::Epilogue& epilogue : epilogues) {
       if (epilogue.begin < begin || epilogue.begin >= end) continue;
       const auto described = judge_epilogue(epilogue, frame, version_);
-      if (!described) return std::unexpected(described.error());
+      if (!described) return Failure(described.error());
       if (*described) piece.epilogues.push_back(**described);
     }
     cut(std::move(piece), region);

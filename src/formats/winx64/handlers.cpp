@@ -31,7 +31,7 @@ Expected<void> read_scopes(ByteCursor& data, std::uint32_t rva, Handler& handler
 
 Expected<FuncInfo> read_func_info(const image::PeImage& image, ByteCursor& data, std::uint32_t rva) {
   const auto at = data.read<std::uint32_t>();
-  const auto info = at ? image.value_at_rva<FuncInfo>(*at) : std::unexpected(at.error());
+  const auto info = at ? image.value_at_rva<FuncInfo>(*at) : Failure(at.error());
   if (!info) return fail(ErrorCode::kOutOfRange, "C++ function information is outside the image: RVA", rva);
   const std::uint32_t magic = info->magic & kMagicMask;
   if (magic < kFirstMagic || magic > kLastMagic)
@@ -42,10 +42,10 @@ Expected<FuncInfo> read_func_info(const image::PeImage& image, ByteCursor& data,
 // FH4's unsigned integers: the number of low one-bits of the first byte, up to 4, is the number of further bytes.
 Expected<std::uint32_t> read_compressed(ByteCursor& data) {
   const auto first = data.view().at<std::uint8_t>(data.position());
-  if (!first) return std::unexpected(first.error());
+  if (!first) return Failure(first.error());
   const unsigned more = std::min(std::countr_one(*first), 4);
   const auto bytes = data.bytes(more + 1);
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   std::uint64_t value = 0;
   for (unsigned i = 0; i <= more; ++i) value |= static_cast<std::uint64_t>(bytes->u8()[i]) << (8 * i);
   return static_cast<std::uint32_t>(more == 4 ? value >> 8 : value >> (more + 1));
@@ -53,7 +53,7 @@ Expected<std::uint32_t> read_compressed(ByteCursor& data) {
 
 Expected<FuncInfo4> read_func_info4(const image::PeImage& image, ByteCursor& data, std::uint32_t rva) {
   const auto at = data.read<std::uint32_t>();
-  const auto bytes = at ? image.from_rva(*at) : std::unexpected(at.error());
+  const auto bytes = at ? image.from_rva(*at) : Failure(at.error());
   if (!bytes) return fail(ErrorCode::kOutOfRange, "C++ function information is outside the image: RVA", rva);
   ByteCursor cursor(*bytes);
   FuncInfo4 info;
@@ -155,21 +155,21 @@ Expected<Handler> read_handler(const image::PeImage& image, std::string_view nam
   }
   ByteCursor cursor(*data);
   if (has_scopes(handler.kind)) {
-    if (const auto ok = read_scopes(cursor, info.handler_data, handler); !ok) return std::unexpected(ok.error());
+    if (const auto ok = read_scopes(cursor, info.handler_data, handler); !ok) return Failure(ok.error());
   }
   if (has_func_info(handler.kind)) {
     const auto read = read_func_info(image, cursor, info.handler_data);
-    if (!read) return std::unexpected(read.error());
+    if (!read) return Failure(read.error());
     handler.func_info = *read;
   }
   if (has_func_info4(handler.kind)) {
     const auto read = read_func_info4(image, cursor, info.handler_data);
-    if (!read) return std::unexpected(read.error());
+    if (!read) return Failure(read.error());
     handler.func_info4 = *read;
   }
   if (has_cookie(handler.kind)) {
     const auto read = read_gs(cursor, info.handler_data);
-    if (!read) return std::unexpected(read.error());
+    if (!read) return Failure(read.error());
     handler.gs = *read;
   }
   return handler;

@@ -73,7 +73,7 @@ std::string flags_text(const UnwindInfo& info) {
 
 Expected<std::string> jit_unwind_dump(std::span<const std::byte> info, std::uint32_t begin, std::uint32_t end) {
   const auto read = parse_unwind_info(ByteView(info.data(), info.size()), 0);
-  if (!read) return std::unexpected(read.error());
+  if (!read) return Failure(read.error());
   if (read->version > 2)
     return fail(ErrorCode::kUnsupported, "unwind information of version 3 has no such form", 0, read->version);
   std::string out = fmt::format(
@@ -92,7 +92,7 @@ Expected<std::string> jit_unwind_dump(std::span<const std::byte> info, std::uint
                        read->frame_offset * 16U);
   out += "  UnwindCodes       :\n";
   const auto done = each_code(*read, [&](const UnwindCode& code) { put_code(out, code); });
-  if (!done) return std::unexpected(done.error());
+  if (!done) return Failure(done.error());
   return out;
 }
 

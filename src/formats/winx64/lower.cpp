@@ -554,7 +554,7 @@ Expected<void> lower_at(const I& image, const RuntimeFunction& entry, std::uint3
   };
   const auto complain = [&](const Error& problem) { error = problem; };
   Lowering<I>(image, entry, keep, complain).run_at(rva);
-  return found ? Expected<void>() : std::unexpected(error);
+  return found ? Expected<void>() : Failure(error);
 }
 
 }  // namespace

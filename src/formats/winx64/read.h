@@ -88,7 +88,7 @@ template <typename Callback>
 Expected<void> each_code(const UnwindInfo& info, Callback&& callback) {
   UnwindCode code;
   for (unsigned index = 0; index < info.slot_count; index += code.slots) {
-    if (!code_at(info, index, code)) return std::unexpected(code_at(info, index).error());
+    if (!code_at(info, index, code)) return Failure(code_at(info, index).error());
     callback(code);
   }
   return {};
@@ -264,10 +264,10 @@ Expected<void> each_descriptor(ByteView pool, std::uint64_t at, unsigned count, 
                                Callback&& callback) {
   for (unsigned i = 0; i < count; ++i) {
     auto code = descriptor_at(pool, at);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     const auto offset =
         wide ? ip_offsets.at<std::uint16_t>(2ULL * i) : Expected<std::uint16_t>(ip_offsets.at<std::uint8_t>(i));
-    if (!offset) return std::unexpected(offset.error());
+    if (!offset) return Failure(offset.error());
     code->offset = *offset;
     callback(*code);
     at += code->slots;

@@ -31,7 +31,7 @@ Expected<void> Writer::add_pieces(const Prologue& prologue, std::span<const std:
     return fail(ErrorCode::kOutOfRange, "function reaches past what an RVA can name", prologue.code_size,
                 options_.function);
   auto pieces = pieces_of(prologue, options_.version, options_.saves_can_wait, code);
-  if (!pieces) return std::unexpected(pieces.error());
+  if (!pieces) return Failure(pieces.error());
   const std::size_t first = written_.entries.size();
   for (Piece& piece : *pieces) {
     if (piece.parent) {
@@ -44,7 +44,7 @@ Expected<void> Writer::add_pieces(const Prologue& prologue, std::span<const std:
     if (!bytes) {
       Error error = bytes.error();
       error.where += piece.begin;
-      return std::unexpected(error);
+      return Failure(error);
     }
     // Nothing in an information depends on where its function is but the chained entry.
     const auto next = static_cast<std::uint32_t>(written_.bytes.size());
@@ -74,7 +74,7 @@ Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function, std
 
 Expected<Written> write(const Prologue& prologue, const WriteOptions& options, std::span<const std::byte> code) {
   Writer writer(options);
-  if (const auto done = writer.add(prologue, options.function, code); !done) return std::unexpected(done.error());
+  if (const auto done = writer.add(prologue, options.function, code); !done) return Failure(done.error());
   return std::move(writer).take();
 }
 

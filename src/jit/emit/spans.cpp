@@ -85,7 +85,7 @@ class Spans {
   Spans(std::span<const Function> functions, const Options& options) : functions_(functions), options_(options) {}
 
   Expected<std::vector<Span>> run() {
-    if (const auto ok = check(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check(); !ok) return Failure(ok.error());
     if (options_.mode == Mode::kWhole && !functions_.empty()) {
       behind_prologue(0, static_cast<std::int64_t>(end_of(functions_.back()) - functions_.front().address));
       return std::move(spans_);

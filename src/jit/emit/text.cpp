@@ -62,7 +62,7 @@ class Text : AssemblyText {
 
   Expected<std::string> run() {
     if (spans_.empty()) return std::string();
-    if (const auto ok = name_symbols(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = name_symbols(); !ok) return Failure(ok.error());
     const Architecture architecture = spans_.front().prologue.architecture;
     const bool arm = architecture == Architecture::kAArch64;
     if (options_.syntax == Syntax::kElf) return elf(architecture);
@@ -75,11 +75,11 @@ class Text : AssemblyText {
     symbols_.resize(functions_.size());
     for (const Span& span : spans_) {
       auto symbol = symbol_text(functions_[span.function].symbol, options_.syntax);
-      if (!symbol) return std::unexpected(at_span(symbol.error(), span, functions_));
+      if (!symbol) return Failure(at_span(symbol.error(), span, functions_));
       symbols_[span.function] = std::move(*symbol);
     }
     auto handler = symbol_text(options_.handler, options_.syntax);
-    if (!handler) return std::unexpected(handler.error());
+    if (!handler) return Failure(handler.error());
     handler_ = std::move(*handler);
     return {};
   }
@@ -94,7 +94,7 @@ class Text : AssemblyText {
     Writer writer(write_options);
     std::vector<std::size_t> ends;  // of the entries of each span
     for (const Span& span : spans_) {
-      if (const auto ok = add(writer, span); !ok) return std::unexpected(at_span(ok.error(), span, functions_));
+      if (const auto ok = add(writer, span); !ok) return Failure(at_span(ok.error(), span, functions_));
       ends.push_back(writer.written().entries.size());
     }
     const auto written = std::move(writer).take();
@@ -195,7 +195,7 @@ class Text : AssemblyText {
     for (const Span& span : spans_) {
       const dwarf::Place place{.address = kCode};
       const auto ok = span.rows.empty() ? writer.add(span.prologue, place) : writer.add(span.rows, place);
-      if (!ok) return std::unexpected(at_span(ok.error(), span, functions_));
+      if (!ok) return Failure(at_span(ok.error(), span, functions_));
     }
     const dwarf::Written written = std::move(writer).take();
     return elf_text(written, architecture == Architecture::kAArch64);

@@ -41,9 +41,9 @@ Expected<std::vector<Function>> check_batch(std::span<const GeneratedFunction> f
   batch.reserve(functions.size());
   const Prologue* checked = nullptr;
   for (const GeneratedFunction& function : functions) {
-    if (const auto ok = check(function); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check(function); !ok) return Failure(ok.error());
     if (function.prologue != nullptr && function.prologue != checked) {
-      if (const auto ok = prologue::check(*function.prologue); !ok) return std::unexpected(ok.error());
+      if (const auto ok = prologue::check(*function.prologue); !ok) return Failure(ok.error());
       checked = function.prologue;
     }
     batch.push_back({&function});
@@ -66,7 +66,7 @@ Expected<std::span<const FrameRow>> RowsOf::operator()(const Function& function)
     }
   } else if (given.prologue != prologue_) {
     auto rows = prologue::rows_of(*given.prologue);
-    if (!rows) return std::unexpected(rows.error());
+    if (!rows) return Failure(rows.error());
     rows_ = std::move(*rows);
   }
   prologue_ = given.prologue;
@@ -151,13 +151,13 @@ void Ledger::give_back(std::uint64_t batch) {
 
 Expected<RegistrationId> BatchRegistrar::add(std::span<const GeneratedFunction> functions) {
   const auto batch = check_batch(functions);
-  if (!batch) return std::unexpected(batch.error());
+  if (!batch) return Failure(batch.error());
   const std::vector<Run> runs = runs_of(*batch);
   const std::lock_guard guard(ledger_.lock());
-  if (const auto ok = ledger_.check_free(*batch, runs); !ok) return std::unexpected(ok.error());
-  if (const auto ok = check_executable(runs, executable_); !ok) return std::unexpected(ok.error());
+  if (const auto ok = ledger_.check_free(*batch, runs); !ok) return Failure(ok.error());
+  if (const auto ok = check_executable(runs, executable_); !ok) return Failure(ok.error());
   auto published = publish(*batch, runs);
-  if (!published) return std::unexpected(published.error());
+  if (!published) return Failure(published.error());
   const std::uint64_t id = ledger_.take(*batch, runs);
   published_[id] = std::move(*published);
   return RegistrationId{id};
@@ -196,12 +196,12 @@ Expected<void> BatchRegistrar::move(RegistrationId id, std::span<const MovedFunc
   published_.erase(found);
   const auto moves = ledger_.check_moves(number, functions);
   ledger_.give_back(number);
-  if (!batch) return std::unexpected(batch.error());
+  if (!batch) return Failure(batch.error());
   if (!moves) return moves;
   if (const auto ok = ledger_.check_free(*batch, runs); !ok) return ok;
   if (const auto ok = check_executable(runs, executable_); !ok) return ok;
   auto published = republish(std::move(was), functions, *batch, runs);
-  if (!published) return std::unexpected(published.error());
+  if (!published) return Failure(published.error());
   ledger_.take(number, *batch, runs);
   published_[number] = std::move(*published);
   return {};

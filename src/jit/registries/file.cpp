@@ -73,10 +73,10 @@ Expected<void> FileRegistrar::follow_fork() {
 }
 
 Expected<std::unique_ptr<Published>> FileRegistrar::publish(std::span<const Function> functions, std::span<const Run>) {
-  if (const auto ok = follow_fork(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = follow_fork(); !ok) return Failure(ok.error());
   auto text = text_of(functions);
-  if (!text) return std::unexpected(text.error());
-  if (const auto ok = write(*text); !ok) return std::unexpected(ok.error());
+  if (!text) return Failure(text.error());
+  if (const auto ok = write(*text); !ok) return Failure(ok.error());
   return std::make_unique<Text>(*this, std::move(*text));
 }
 
@@ -85,11 +85,11 @@ Expected<std::unique_ptr<Published>> FileRegistrar::republish(std::unique_ptr<Pu
                                                               std::span<const MovedFunction> moves,
                                                               std::span<const Function> functions,
                                                               std::span<const Run>) {
-  if (const auto ok = follow_fork(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = follow_fork(); !ok) return Failure(ok.error());
   const std::string moved = text_of_moves(static_cast<const Text&>(*was).text(), moves);
   auto text = text_of(functions);
-  if (!text) return std::unexpected(text.error());
-  if (const auto ok = write(moved + *text); !ok) return std::unexpected(ok.error());
+  if (!text) return Failure(text.error());
+  if (const auto ok = write(moved + *text); !ok) return Failure(ok.error());
   return std::make_unique<Text>(*this, std::move(*text));
 }
 

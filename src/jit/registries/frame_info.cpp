@@ -48,7 +48,7 @@ class FrameInfo : public Published {
     dwarf::Writer writer({.architecture = kOwnArchitecture, .pointers = dwarf::Pointers::kAbsolute});
     for (const Function& function : functions) {
       const auto rows = rows_of_(function);
-      if (!rows) return std::unexpected(rows.error());
+      if (!rows) return Failure(rows.error());
       const dwarf::Place place{.address = function.begin(),
                                .personality = function.given->personality,
                                .language_data = function.given->language_data};
@@ -96,7 +96,7 @@ class FrameInfoRegistrar : public BatchRegistrar {
     auto info = std::make_unique<FrameInfo>(unwinder_);
     for (const Run& run : runs)
       if (const auto ok = info->write(functions.subspan(run.first, run.last - run.first)); !ok)
-        return std::unexpected(ok.error());
+        return Failure(ok.error());
     info->tell();
     return info;
   }
@@ -108,7 +108,7 @@ class FrameInfoRegistrar : public BatchRegistrar {
 
 Opened open_frame_info() {
   const auto unwinder = find_unwinder();
-  if (!unwinder) return std::unexpected(unwinder.error());
+  if (!unwinder) return Failure(unwinder.error());
   return std::make_unique<FrameInfoRegistrar>(*unwinder);
 }
 

@@ -79,7 +79,7 @@ class GdbRegistrar : public BatchRegistrar {
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                std::span<const Run> runs) override {
     auto object = make_object(functions, runs);
-    if (!object) return std::unexpected(object.error());
+    if (!object) return Failure(object.error());
     return std::make_unique<ObjectFile>(std::move(*object));
   }
 };

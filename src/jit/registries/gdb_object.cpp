@@ -96,8 +96,8 @@ Expected<std::vector<std::byte>> eh_frame_of(std::span<const Function> functions
   RowsOf rows_of;
   for (const Function& function : functions) {
     const auto rows = rows_of(function);
-    if (!rows) return std::unexpected(rows.error());
-    if (const auto ok = writer.add(*rows, {.address = function.begin()}); !ok) return std::unexpected(ok.error());
+    if (!rows) return Failure(rows.error());
+    if (const auto ok = writer.add(*rows, {.address = function.begin()}); !ok) return Failure(ok.error());
   }
   return std::move(writer).take().bytes;
 }
@@ -139,7 +139,7 @@ Expected<std::vector<std::byte>> make_object(std::span<const Function> functions
                          .size = run.end - run.begin,
                          .align = 1});
   auto frames = eh_frame_of(functions);
-  if (!frames) return std::unexpected(frames.error());
+  if (!frames) return Failure(frames.error());
   object.add(".eh_frame", {.type = SHT_PROGBITS, .flags = SHF_ALLOC, .align = 8}, std::move(*frames));
   add_symbols(object, functions, runs, first_text);
   const DebugLines lines = debug_lines_of(functions);

@@ -68,13 +68,13 @@ void for_each_record(Text& text, Visit visit) {
 // would hide it: then only a perf that is built with libdw finds the information.
 Expected<void> put_unwinding(Records& to, const Function& function, std::uint64_t next, RowsOf& rows_of) {
   const auto rows = rows_of(function);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   const std::uint64_t size = (std::uint64_t{function.given->size} + 7) / 8 * 8, code = 0x1000, frames = code + size;
   dwarf::Writer writer({.architecture = kOwnArchitecture, .address = frames});
   if (const auto ok = writer.add(*rows, {.address = code}); !ok) return ok;
   const dwarf::Written written = std::move(writer).take();
   const auto header = dwarf::eh_frame_hdr(written, frames + written.bytes.size());
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   const std::uint64_t total = written.bytes.size() + header->size();
   to.open(JitdumpKind::kUnwindingInfo);
   to.value(JitdumpUnwinding{.size = total,
@@ -114,7 +114,7 @@ Expected<std::string> code_of(const Function& function) {
 
 Expected<void> put_code(Records& to, const Function& function, std::uint64_t index) {
   const auto code = code_of(function);
-  if (!code) return std::unexpected(code.error());
+  if (!code) return Failure(code.error());
   to.open(JitdumpKind::kLoad);
   to.value(JitdumpLoad{.process = static_cast<std::uint32_t>(::getpid()),
                        .thread = static_cast<std::uint32_t>(::gettid()),
@@ -171,8 +171,8 @@ class JitdumpRegistrar : public FileRegistrar {
     for (std::size_t i = 0; i < functions.size(); ++i) {
       const std::uint64_t next = i + 1 < functions.size() ? functions[i + 1].begin() : ~std::uint64_t{0};
       put_lines(records, functions[i]);  // both come before the code
-      if (const auto ok = put_unwinding(records, functions[i], next, rows_of); !ok) return std::unexpected(ok.error());
-      if (const auto ok = put_code(records, functions[i], index_++); !ok) return std::unexpected(ok.error());
+      if (const auto ok = put_unwinding(records, functions[i], next, rows_of); !ok) return Failure(ok.error());
+      if (const auto ok = put_code(records, functions[i], index_++); !ok) return Failure(ok.error());
     }
     return records.take();
   }
@@ -230,7 +230,7 @@ class JitdumpRegistrar : public FileRegistrar {
 
 Opened open_jitdump(const RegistrarOptions& options) {
   auto registrar = std::make_unique<JitdumpRegistrar>(options.folder.empty() ? "." : options.folder);
-  if (const auto ok = registrar->open(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = registrar->open(); !ok) return Failure(ok.error());
   return registrar;
 }
 

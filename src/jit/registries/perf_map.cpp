@@ -32,7 +32,7 @@ class PerfMapRegistrar : public FileRegistrar {
 
 Opened open_perf_map(const RegistrarOptions& options) {
   auto registrar = std::make_unique<PerfMapRegistrar>(options.folder.empty() ? "/tmp" : options.folder);
-  if (const auto ok = registrar->open(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = registrar->open(); !ok) return Failure(ok.error());
   return registrar;
 }
 

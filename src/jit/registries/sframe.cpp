@@ -45,14 +45,14 @@ class Sections : public Published {
   Expected<void> write(std::span<const Function> functions, const Run& run) {
     // Starts count from where they stand, and how long all is decides where that can be: so it is written twice.
     auto bytes = section_at(functions, 0);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     Section section{std::make_unique<std::byte[]>(bytes->size()), {}, false};
     section.setup = {.sframe_start = address_of(section.bytes.get()),
                      .sframe_size = bytes->size(),
                      .text_start = run.begin,
                      .text_size = run.end - run.begin};
     bytes = section_at(functions, section.setup.sframe_start);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     std::memcpy(section.bytes.get(), bytes->data(), bytes->size());
     sections_.push_back(std::move(section));
     return {};
@@ -81,8 +81,8 @@ class Sections : public Published {
     sframe::Writer writer({.architecture = kOwnArchitecture, .address = address});
     for (const Function& function : functions) {
       const auto rows = rows_of_(function);
-      if (!rows) return std::unexpected(rows.error());
-      if (const auto ok = writer.add(*rows, function.begin()); !ok) return std::unexpected(ok.error());
+      if (!rows) return Failure(rows.error());
+      if (const auto ok = writer.add(*rows, function.begin()); !ok) return Failure(ok.error());
     }
     return std::move(writer).take();
   }
@@ -104,8 +104,8 @@ class SFrameRegistrar : public BatchRegistrar {
     auto sections = std::make_unique<Sections>(*kernel_);
     for (const Run& run : runs)
       if (const auto ok = sections->write(functions.subspan(run.first, run.last - run.first), run); !ok)
-        return std::unexpected(ok.error());
-    if (const auto ok = sections->tell(); !ok) return std::unexpected(ok.error());
+        return Failure(ok.error());
+    if (const auto ok = sections->tell(); !ok) return Failure(ok.error());
     return sections;
   }
 
@@ -130,7 +130,7 @@ std::unique_ptr<Registrar> make_sframe_registrar(std::unique_ptr<SFrameKernel> k
 
 Opened open_sframe() {
   auto kernel = find_sframe_kernel();
-  if (!kernel) return std::unexpected(kernel.error());
+  if (!kernel) return Failure(kernel.error());
   return make_sframe_registrar(std::move(*kernel));
 }
 

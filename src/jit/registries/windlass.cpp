@@ -20,7 +20,7 @@ class OwnCode : public Published {
     if (functions.size() == 1 && !functions.front().given->name.empty()) range.name = functions.front().given->name;
     for (const Function& function : functions) {
       const auto rows = rows_of_(function);
-      if (!rows) return std::unexpected(rows.error());
+      if (!rows) return Failure(rows.error());
       for (FrameRow row : *rows) {
         row.begin += function.begin();
         row.end += function.begin();
@@ -28,7 +28,7 @@ class OwnCode : public Published {
       }
     }
     const auto id = add_own_code(std::move(range));
-    if (!id) return std::unexpected(id.error());
+    if (!id) return Failure(id.error());
     ids_.push_back(*id);
     return {};
   }
@@ -49,7 +49,7 @@ class WindlassRegistrar : public BatchRegistrar {
     auto code = std::make_unique<OwnCode>();
     for (const Run& run : runs)
       if (const auto ok = code->add(functions.subspan(run.first, run.last - run.first)); !ok)
-        return std::unexpected(ok.error());
+        return Failure(ok.error());
     return code;
   }
 };

@@ -145,7 +145,7 @@ bool Shapes::is_drafted(std::uint32_t shape) const {
 }
 
 Expected<std::uint32_t> Shapes::take(std::span<const FrameRow> rows, std::uint32_t function_size) {
-  if (const auto done = draft(rows, function_size); !done) return std::unexpected(done.error());
+  if (const auto done = draft(rows, function_size); !done) return Failure(done.error());
   auto& head = drafted<wl_code_shape>(0);
   const auto [first, last] = known_.equal_range(head.hash);
   const auto same = std::find_if(first, last, [&](const auto& known) { return is_drafted(known.second); });

@@ -60,9 +60,7 @@ wl_code_header make_header(std::uint64_t begin, std::uint64_t end, const CodeMan
   return header;
 }
 
-std::unexpected<Error> refused(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure refused(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 // With vm.memfd_noexec = 2 there is no other; kernels before 6.3 do not know the flag.
 os::Descriptor make_memfd() {
@@ -130,7 +128,7 @@ Expected<std::shared_ptr<CodeManager::Table>> CodeManager::Table::create(std::ui
   const auto reader = CodeManagerReader::open(std::span<const std::byte>(bytes, header.size));
   if (!reader) {
     ::munmap(mapped, header.size);
-    return std::unexpected(reader.error());
+    return Failure(reader.error());
   }
   return std::shared_ptr<Table>(new Table(std::move(file), bytes, header, *reader, options));
 }
@@ -396,7 +394,7 @@ Expected<void> CodeManager::Table::fill(std::span<const ManagedFunction> functio
   for (std::size_t i = 0; i < functions.size(); ++i) {
     const auto failed = [&](Error error) {
       error.where = functions[i].address;
-      return std::unexpected(error);
+      return Failure(error);
     };
     const auto shape = shape_of(functions[i]);
     if (!shape) return failed(shape.error());
@@ -474,7 +472,7 @@ Expected<void> CodeManager::Table::update(std::span<const std::uint64_t> removed
 
 Expected<CodeManager> CodeManager::create(std::uint64_t begin, std::uint64_t end, const CodeManagerOptions& options) {
   auto table = Table::create(begin, end, options);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   return CodeManager(std::move(*table));
 }
 

@@ -133,7 +133,7 @@ class ElfSource final : public UnwindSource {
     }
     const std::lock_guard hold(lock_);
     RowFinder* const rows = finder();
-    if (rows == nullptr) return std::unexpected(kNone);
+    if (rows == nullptr) return Failure(kNone);
     return rows->find(address, to);
   }
 
@@ -142,13 +142,13 @@ class ElfSource final : public UnwindSource {
       dwarf::LocatedFde found;
       const auto located = index_->header.find(index_->section, address, found);
       if (located) return function_of(index_->section, 0, found.fde);
-      if (!may_be_elsewhere(located.error())) return std::unexpected(located.error());
+      if (!may_be_elsewhere(located.error())) return Failure(located.error());
     }
     const std::lock_guard hold(lock_);
     RowFinder* const rows = finder();
-    if (rows == nullptr) return std::unexpected(kNone);
+    if (rows == nullptr) return Failure(kNone);
     const auto found = rows->locate(address);
-    if (!found) return std::unexpected(found.error());
+    if (!found) return Failure(found.error());
     return function_of(rows->section(found->section), found->section, found->fde);
   }
 
@@ -219,7 +219,7 @@ class ElfSource final : public UnwindSource {
     if (number == 0 && index_) return index_->section;
     const std::lock_guard hold(lock_);
     RowFinder* const rows = finder();
-    if (rows == nullptr || number >= rows->section_count()) return std::unexpected(kNone);
+    if (rows == nullptr || number >= rows->section_count()) return Failure(kNone);
     return rows->section(number);
   }
 
@@ -241,7 +241,7 @@ std::unique_ptr<UnwindSource> make_source(const image::ElfImage& image) { return
 
 Expected<std::unique_ptr<UnwindSource>> open_elf_source(ByteView bytes) {
   const auto image = image::ElfImage::parse(bytes);
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   return make_source(*image);
 }
 

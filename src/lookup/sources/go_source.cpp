@@ -31,7 +31,7 @@ Function function_of(const runtimes::go::GoRows& rows, const runtimes::go::Funct
 
 Expected<Function> GoSource::function_at(std::uint64_t address) const {
   const auto found = rows_.map().function_at(address);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   const Function function = function_of(rows_, *found);
   if (address >= function.end) return fail(ErrorCode::kNotFound, "between Go's functions", address);
   return function;

@@ -10,7 +10,7 @@ namespace windlass::sources {
 inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::CfiSection& section,
                                   std::uint64_t address, FrameRow& to) {
   dwarf::LocatedFde found;
-  if (auto located = header.find(section, address, found); !located) return std::unexpected(located.error());
+  if (auto located = header.find(section, address, found); !located) return Failure(located.error());
   return dwarf::row_at(section, found.fde, address, to);
 }
 

@@ -17,8 +17,7 @@ Expected<Function> PeSource::function_at(std::uint64_t address) const {
   if (!stored) return uncovered(address);
   Function function;
   const auto described = describe(*stored, function);
-  if (!described && (function.begin == function.end || function.contains(address)))
-    return std::unexpected(described.error());
+  if (!described && (function.begin == function.end || function.contains(address))) return Failure(described.error());
   if (!function.contains(address)) return uncovered(address);
   return function;
 }
@@ -62,7 +61,7 @@ std::unique_ptr<UnwindSource> make_source(const image::PeImage& image) {
 
 Expected<std::unique_ptr<UnwindSource>> open_pe_source(ByteView bytes, image::PeLayout layout) {
   const auto image = image::PeImage::parse(bytes, layout);
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   return make_source(*image);
 }
 

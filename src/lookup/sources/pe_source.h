@@ -41,7 +41,7 @@ class PeSource : public UnwindSource {
     const auto rank = table().last_at_or_before(static_cast<std::uint32_t>(rva));
     return rank ? std::optional(table().stored_index(*rank)) : std::nullopt;
   }
-  [[nodiscard]] static std::unexpected<Error> uncovered(std::uint64_t rva) {
+  [[nodiscard]] static Failure uncovered(std::uint64_t rva) {
     return fail(ErrorCode::kNotFound, "no function table entry covers the address", rva);
   }
 

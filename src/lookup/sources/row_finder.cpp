@@ -50,7 +50,7 @@ Expected<RowFinder::Located> RowFinder::locate(std::uint64_t address) {
     --after;
     if (address - after->begin >= after->length) continue;
     const auto fde = readers_[after->section]->reader.fde_at(after->offset);
-    if (!fde) return std::unexpected(fde.error());
+    if (!fde) return Failure(fde.error());
     return Located{after->section, *fde};
   }
   return fail(ErrorCode::kNotFound, "no row covers the address", address);
@@ -58,7 +58,7 @@ Expected<RowFinder::Located> RowFinder::locate(std::uint64_t address) {
 
 Expected<void> RowFinder::find(std::uint64_t address, FrameRow& to) {
   const auto found = locate(address);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return readers_[found->section]->evaluator.row_at(found->fde, address, to);
 }
 

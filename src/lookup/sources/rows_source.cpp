@@ -34,7 +34,7 @@ Expected<RowsSource> RowsSource::make(Architecture architecture, std::vector<Giv
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < functions.size(); ++i) {
     Function& function = functions[i].function;
-    if (const auto good = check(functions[i]); !good) return std::unexpected(good.error());
+    if (const auto good = check(functions[i]); !good) return Failure(good.error());
     if (function.begin < end) return fail(ErrorCode::kMalformed, "function is over another one", function.begin, end);
     end = function.end;
     if (function.primary == 0) function.primary = function.begin;

@@ -19,13 +19,13 @@ Function function_of(const sframe::Section& section, const sframe::Function& fou
 
 Expected<void> SFrameSource::row_at(std::uint64_t address, FrameRow& to) const {
   const auto found = section_.find(address);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return section_.row_at(*found, address, to);
 }
 
 Expected<Function> SFrameSource::function_at(std::uint64_t address) const {
   const auto found = section_.find(address);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return function_of(section_, *found);
 }
 

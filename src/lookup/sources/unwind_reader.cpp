@@ -62,7 +62,7 @@ class Reader final : public UnwindReader {
   // Not the source's row_at, which leaves out what no walk needs.
   Expected<FrameRow> row_at(std::uint64_t address) const override {
     const auto function = source_->function_at(address);
-    if (!function) return std::unexpected(function.error());
+    if (!function) return Failure(function.error());
     Expected<FrameRow> found = fail(ErrorCode::kNotFound, "no row covers the address", address);
     const auto take = [&](const FrameRow& row) {
       if (address >= row.begin && address < row.end) found = row;
@@ -72,7 +72,7 @@ class Reader final : public UnwindReader {
       if (first.code == ErrorCode::kNotFound) first = error;
     };
     source_->for_each_row(*function, take, report);
-    if (!found && first.code != ErrorCode::kNotFound) return std::unexpected(first);
+    if (!found && first.code != ErrorCode::kNotFound) return Failure(first);
     return found;
   }
 
@@ -83,7 +83,7 @@ class Reader final : public UnwindReader {
 
 Expected<std::unique_ptr<UnwindReader>> read(MappedFile file, ByteView bytes, image::PeLayout layout) {
   auto source = sources::open_source(bytes, layout);
-  if (!source) return std::unexpected(source.error());
+  if (!source) return Failure(source.error());
   return std::make_unique<Reader>(std::move(file), std::move(*source));
 }
 
@@ -102,7 +102,7 @@ std::string_view format_name(UnwindFormat format) {
 
 Expected<std::unique_ptr<UnwindReader>> open_unwind_info(const std::string& path) {
   auto file = MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return Failure(file.error());
   const ByteView bytes = file->bytes();
   return read(std::move(*file), bytes, image::PeLayout::kFile);
 }

@@ -9,8 +9,8 @@ class FailedSource final : public UnwindSource {
  public:
   explicit constexpr FailedSource(const Error& why, bool windows = false) : why_(why), windows_(windows) {}
   std::optional<Architecture> architecture() const override { return std::nullopt; }
-  Expected<void> row_at(std::uint64_t, FrameRow&) const override { return std::unexpected(why_); }
-  Expected<Function> function_at(std::uint64_t) const override { return std::unexpected(why_); }
+  Expected<void> row_at(std::uint64_t, FrameRow&) const override { return Failure(why_); }
+  Expected<Function> function_at(std::uint64_t) const override { return Failure(why_); }
   void for_each_function(FunctionSink, ErrorSink report) const override { report(why_); }
   void for_each_row(const Function&, RowSink, ErrorSink report) const override { report(why_); }
   void for_each_row(RowVisitor&, ErrorSink report) const override { report(why_); }

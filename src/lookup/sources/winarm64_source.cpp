@@ -22,7 +22,7 @@ class Arm64Source final : public PeSource {
   Expected<HandlerCall> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
     const winarm64::ExecContext context{callee.bias, callee.pac_mask, 0};
     const auto unwound = winarm64::virtual_unwind(functions_, context, callee.memory, callee.registers, caller, &saved);
-    if (!unwound) return std::unexpected(unwound.error());
+    if (!unwound) return Failure(unwound.error());
     const bool handles = unwound->handler != 0;
     return HandlerCall{unwound->establisher_frame, unwound->handler, unwound->handler_data, handles, handles};
   }
@@ -38,10 +38,10 @@ class Arm64Source final : public PeSource {
     to = begin_function(stored);
     const auto holder = entry.kind() == winarm64::EntryKind::kParent ? winarm64::parent_of(image_, entry)
                                                                      : Expected<winarm64::RuntimeFunction>(entry);
-    if (!holder) return std::unexpected(holder.error());
+    if (!holder) return Failure(holder.error());
     winarm64::Expansion storage;
     const auto record = winarm64::read_record(image_, *holder, storage);
-    if (!record) return std::unexpected(record.error());
+    if (!record) return Failure(record.error());
     to.primary = holder->begin;
     to.end = to.begin + record->length;
     if (!record->has_handler) return {};

@@ -31,7 +31,7 @@ class X64Source final : public PeSource {
     if (const auto done =
             winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers, unwound, &addresses);
         !done)
-      return std::unexpected(done.error());
+      return Failure(done.error());
     caller = unwound.caller;
     for (unsigned number = 0; number < 16; ++number)
       if (addresses.integer[number] != 0) saved.set(caller, winx64::dwarf_number(number), addresses.integer[number]);

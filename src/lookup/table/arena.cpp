@@ -72,7 +72,7 @@ Expected<std::uint32_t> Arena::allocate(std::size_t size) {
   const std::lock_guard lock(mutex_);
   auto found = free_by_size_.lower_bound({units, 0});
   if (found == free_by_size_.end()) {
-    if (auto grown = grow(); !grown) return std::unexpected(grown.error());
+    if (auto grown = grow(); !grown) return Failure(grown.error());
     found = free_by_size_.lower_bound({units, 0});
   }
   const std::uint32_t unit = found->second;

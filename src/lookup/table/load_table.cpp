@@ -24,9 +24,9 @@ class TableLoader {
     module.page_count = static_cast<std::uint32_t>(table_.directory().size());
     module.x_reg = table_.x_reg();
     module.state = WL_MODULE_READY;
-    if (auto done = place_palette(); !done) return std::unexpected(done.error());
-    if (auto done = place_escape_rules(); !done) return std::unexpected(done.error());
-    if (auto done = place_directory(); !done) return std::unexpected(done.error());
+    if (auto done = place_palette(); !done) return Failure(done.error());
+    if (auto done = place_escape_rules(); !done) return Failure(done.error());
+    if (auto done = place_directory(); !done) return Failure(done.error());
     return std::exchange(loaded_, {});
   }
 
@@ -43,7 +43,7 @@ class TableLoader {
   // Always of full length, so that every id a row can hold stays inside it.
   Expected<void> place_palette() {
     const auto ref = take(WL_PALETTE_RULES * sizeof(TraceRule));
-    if (!ref) return std::unexpected(ref.error());
+    if (!ref) return Failure(ref.error());
     const auto rules = table_.rules().first(std::min<std::size_t>(table_.rules().size(), WL_PALETTE_RULES));
     std::memcpy(arena_.at(*ref), rules.data(), rules.size_bytes());
     loaded_.module.palette = *ref;
@@ -56,7 +56,7 @@ class TableLoader {
     while (!rest.empty()) {
       const auto some = rest.first(std::min<std::size_t>(rest.size(), kEscapeRulesPerPiece));
       const auto ref = take(static_cast<std::uint32_t>(some.size_bytes()));
-      if (!ref) return std::unexpected(ref.error());
+      if (!ref) return Failure(ref.error());
       std::memcpy(arena_.at(*ref), some.data(), some.size_bytes());
       escape_refs_.push_back(*ref);
       rest = rest.subspan(some.size());
@@ -73,7 +73,7 @@ class TableLoader {
     const auto directory = table_.directory();
     if (directory.empty()) return {};
     const auto directory_ref = take(static_cast<std::uint32_t>(directory.size_bytes()));
-    if (!directory_ref) return std::unexpected(directory_ref.error());
+    if (!directory_ref) return Failure(directory_ref.error());
     std::uint32_t previous = 0, previous_ref = 0;
     for (std::size_t i = 0; i < directory.size(); ++i) {
       std::uint32_t ref = 0;
@@ -81,7 +81,7 @@ class TableLoader {
         ref = previous_ref;
       } else if (directory[i] != 0) {
         const auto page = place_page(table_.page(directory[i]));
-        if (!page) return std::unexpected(page.error());
+        if (!page) return Failure(page.error());
         ref = *page;
       }
       std::memcpy(arena_.at(*directory_ref) + i * sizeof ref, &ref, sizeof ref);
@@ -95,7 +95,7 @@ class TableLoader {
   Expected<std::uint32_t> place_page(const std::byte* page) {
     const PageShape shape = UnwindTable::shape(page);
     const auto ref = take(shape.bytes());
-    if (!ref) return std::unexpected(ref.error());
+    if (!ref) return Failure(ref.error());
     std::memcpy(arena_.at(*ref), page, shape.bytes());
     std::byte* escape = arena_.at(*ref) + shape.escapes_offset + 8;
     for (std::uint32_t i = 0; i < shape.escapes; ++i, escape += sizeof(wl_escape)) {

@@ -76,7 +76,7 @@ class PprofReader {
     } catch (const std::bad_alloc&) {
       set_error(ErrorCode::kLimit, "out of memory");
     }
-    if (error_) return std::unexpected(*error_);
+    if (error_) return Failure(*error_);
     if (strings_.empty() || sample_types_.empty())
       return fail(ErrorCode::kMalformed, "not a pprof profile: no string table or no sample types", 0);
     return std::move(profile_);
@@ -393,7 +393,7 @@ Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes
 Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits) {
   if (!is_gzip(bytes)) return PprofReader(bytes, limits).read();
   const auto message = gunzip(bytes, limits.max_bytes);
-  if (!message) return std::unexpected(message.error());
+  if (!message) return Failure(message.error());
   return PprofReader(ByteView(message->data(), message->size()), limits).read();
 }
 
@@ -403,7 +403,7 @@ Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofL
   if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the file", 0, static_cast<std::uint64_t>(errno));
   const auto bytes = read_descriptor(fd, limits.max_bytes);
   if (!is_stdin) ::close(fd);
-  if (!bytes) return std::unexpected(bytes.error());
+  if (!bytes) return Failure(bytes.error());
   return read_pprof(ByteView(bytes->data(), bytes->size()), limits);
 }
 

@@ -124,7 +124,7 @@ int open_process_events(perf_event_attr& attr, pid_t process, int cpu) {
 Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
   const ByteView view(record.data(), record.size());
   const auto header = view.at<perf_event_header>(0);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   if (header->size != record.size() || header->size < sizeof(perf_event_header))
     return fail(ErrorCode::kMalformed, "record size contradicts its header", 0, header->size);
   if (record.size() < sizeof(perf_event_header) + kSampleIdSize)
@@ -141,7 +141,7 @@ Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
     case PERF_RECORD_COMM: return parse_comm(body, header->misc, std::move(event));
     case PERF_RECORD_LOST: {
       const auto lost = body.at<std::uint64_t>(16);
-      if (!lost) return std::unexpected(lost.error());
+      if (!lost) return Failure(lost.error());
       event.kind = ProcessEventKind::kLost;
       event.lost = *lost;
       return event;

@@ -40,7 +40,7 @@ Expected<std::uint64_t> CodeMap::module_at(const Memory& memory, std::uint64_t p
 
 Expected<Function> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
   const auto header = module_at(memory, pc);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   const auto count = read_value<std::uint64_t>(memory, *header);
   if (!count) return fail(ErrorCode::kUnreadable, "a module's functions cannot be read", *header);
   if (*count > kMaxFunctions) return fail(ErrorCode::kLimit, "too many functions in a module", *header, *count);

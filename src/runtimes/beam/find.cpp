@@ -28,9 +28,9 @@ class Beam final : public Runtime {
     if (!map_) return fail(ErrorCode::kNotFound, "nothing is known of the virtual machine's code", address);
     if (address + 1 == map_.layout().normal_exit) return Code::end_of_process(map_.layout().normal_exit);
     const auto function = map_->find(*memory_, address);
-    if (!function && function.error().code != ErrorCode::kNotFound) return std::unexpected(function.error());
+    if (!function && function.error().code != ErrorCode::kNotFound) return Failure(function.error());
     auto code = function ? Code::read(*memory_, *function) : Code::read_shared(*memory_, address, *map_, map_.layout());
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (function) (*code)->name = beam::name_of(*memory_, map_.layout(), *function);
     return std::move(*code);
   }

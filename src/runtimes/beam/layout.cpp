@@ -125,17 +125,17 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   exports.need(number("etp_beamasm") != 0, "an Erlang virtual machine without a JIT compiler");
   exports.need(number("etp_debug_compiled") == 0 && number("etp_lock_check") == 0 && number("etp_lock_count") == 0,
                "an Erlang virtual machine that was built to be debugged");
-  if (exports.error()) return std::unexpected(*exports.error());
+  if (exports.error()) return Failure(*exports.error());
   exports.need(number("erts_frame_layout") == 0, "an Erlang virtual machine that keeps frame pointers (+JPperf)");
   Layout to;
   to.code_index = exports.address("the_active_code_index");
   to.ranges = exports.ranges(to.code_index);
   to.atoms = exports.address("erts_atom_table");
   to.process_main = exports.address("process_main");
-  if (exports.error()) return std::unexpected(*exports.error());
+  if (exports.error()) return Failure(*exports.error());
   to.normal_exit = exports.value("beam_normal_exit");
   const std::uint64_t scheduler = exports.value("erts_aligned_scheduler_data");
-  if (exports.error()) return std::unexpected(*exports.error());
+  if (exports.error()) return Failure(*exports.error());
   find_scheduler_return(memory, scheduler, to);
   find_thread_scheduler(memory, scheduler, to);
   if (to.scheduler_return == 0)

@@ -34,7 +34,7 @@ std::optional<std::uint64_t> last_in_unit(std::uint32_t unit, std::uint64_t firs
   return std::nullopt;
 }
 
-std::unexpected<Error> no_method(std::uint64_t offset) {
+Failure no_method(std::uint64_t offset) {
   return fail(ErrorCode::kNotFound, "no method begins before the address", offset);
 }
 
@@ -91,7 +91,7 @@ Expected<CodeMap> CodeMap::make(const Descriptor& descriptor) {
   map.function_begin_ = layout.field("RuntimeFunction", "BeginAddress");
   map.function_end_ = layout.field("RuntimeFunction", "EndAddress");
   map.function_info_ = layout.field("RuntimeFunction", "UnwindData");
-  if (layout.error()) return std::unexpected(*layout.error());
+  if (layout.error()) return Failure(*layout.error());
   return map;
 }
 
@@ -166,7 +166,7 @@ Expected<void> CodeMap::read_functions(const Memory& memory, CodeBlock& block) c
 
 Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
   const auto section = section_of(memory, pc);
-  if (!section) return std::unexpected(section.error());
+  if (!section) return Failure(section.error());
   if (section->r2r_module != 0)
     return fail(ErrorCode::kUnsupported, "code of .NET that was compiled ahead of time is not read", pc);
   CodeBlock block;
@@ -177,7 +177,7 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) const 
   if ((section->flags & kCodeHeap) == 0 || section->heap == 0)
     return fail(ErrorCode::kNotFound, "neither methods nor stubs are there", pc);
   const auto start = method_start(memory, *section, pc);
-  if (!start) return std::unexpected(start.error());
+  if (!start) return Failure(start.error());
   const auto header = read_value<std::uint64_t>(memory, *start - sizeof(std::uint64_t));
   if (!header) return fail(ErrorCode::kUnreadable, "a method's header cannot be read", *start);
   if (*header <= last_stub_kind_) return block;
@@ -187,7 +187,7 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) const 
   const auto method = read_value<std::uint64_t>(memory, *header + header_method_);
   if (!method) return fail(ErrorCode::kUnreadable, "a method's header cannot be read", *header);
   block.method_desc = *method;
-  if (const auto read = read_functions(memory, block); !read) return std::unexpected(read.error());
+  if (const auto read = read_functions(memory, block); !read) return Failure(read.error());
   if (pc >= block.end()) return no_method(pc);
   return block;
 }

@@ -111,7 +111,7 @@ Expected<Descriptor> Descriptor::read(const Memory& memory, std::uint64_t addres
       !memory.read(stored->pointers, pointers.data(), pointers.size() * sizeof(std::uint64_t)))
     return fail(ErrorCode::kUnreadable, "the runtime's contract descriptor cannot be read", stored->text);
   Descriptor descriptor;
-  if (const auto parsed = descriptor.parse(json, pointers, address); !parsed) return std::unexpected(parsed.error());
+  if (const auto parsed = descriptor.parse(json, pointers, address); !parsed) return Failure(parsed.error());
   return descriptor;
 }
 

@@ -40,11 +40,11 @@ class CoreClr final : public Runtime {
     if (!block) {
       // Heaps of stubs that are in no range section: thunks of delegates, helpers made at run time.
       if (block.error().code == ErrorCode::kNotFound && is_own(address)) return Stub::read(*memory_, address);
-      return std::unexpected(block.error());
+      return Failure(block.error());
     }
     const std::uint64_t method_desc = block->method_desc;
     auto code = read_code(*memory_, std::move(*block));
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (names_ && method_desc != 0) (*code)->name = names_->name_of(*memory_, method_desc);
     return std::move(*code);
   }

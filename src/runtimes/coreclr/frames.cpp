@@ -28,7 +28,7 @@ Expected<ExplicitFrames> ExplicitFrames::make(const Descriptor& descriptor) {
   frames.call_sp_ = layout.field("InlinedCallFrame", "CallSiteSP");
   frames.call_pc_ = layout.field("InlinedCallFrame", "CallerReturnAddress");
   frames.call_fp_ = layout.field("InlinedCallFrame", "CalleeSavedFP");
-  if (layout.error()) return std::unexpected(*layout.error());
+  if (layout.error()) return Failure(*layout.error());
   constexpr std::string_view kSuffix = "Identifier";
   for (const auto& [name, value] : descriptor.globals())
     if (name.ends_with(kSuffix)) frames.kinds_.push_back({value, name.substr(0, name.size() - kSuffix.size())});

@@ -107,7 +107,7 @@ const std::initializer_list<std::uint8_t> kSchema[] = {
 
 constexpr std::uint32_t kMaxHeap = 256U << 20;
 
-std::unexpected<Error> unreadable(std::uint64_t at) {
+Failure unreadable(std::uint64_t at) {
   return fail(ErrorCode::kUnreadable, "a .NET module's image cannot be read", at);
 }
 
@@ -168,15 +168,15 @@ class Image {
 Expected<MetadataTables> MetadataTables::open(const Memory& memory, std::uint64_t base, bool flat) {
   std::uint32_t cli_header = 0;
   const auto image = Image::open(memory, base, flat, cli_header);
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   const auto cli = image->at(cli_header);
   const auto rva = cli ? read_value<std::uint32_t>(memory, *cli + 8) : std::nullopt;  // II.25.3.3: MetaData
   const auto root = rva ? image->at(*rva) : std::nullopt;
   if (!root) return fail(ErrorCode::kMalformed, "an image without .NET metadata", base);
   MetadataTables metadata;
   Heap tables;
-  if (const auto read = metadata.read_streams(memory, *root, tables); !read) return std::unexpected(read.error());
-  if (const auto read = metadata.read_layout(memory, tables); !read) return std::unexpected(read.error());
+  if (const auto read = metadata.read_streams(memory, *root, tables); !read) return Failure(read.error());
+  if (const auto read = metadata.read_layout(memory, tables); !read) return Failure(read.error());
   return metadata;
 }
 

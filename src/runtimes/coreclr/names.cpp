@@ -37,7 +37,7 @@ Expected<Names> Names::make(const Descriptor& descriptor) {
   names.layout_flags_ = layout.field("PEImageLayout", "Flags");
   names.alignment_ = layout.global("MethodDescAlignment");
   names.token_bits_ = layout.global("MethodDescTokenRemainderBitCount");
-  if (layout.error()) return std::unexpected(*layout.error());
+  if (layout.error()) return Failure(*layout.error());
   if (names.token_bits_ == 0 || names.token_bits_ >= 16)
     return fail(ErrorCode::kMalformed, "method tokens are split as no runtime does", 0, names.token_bits_);
   return names;

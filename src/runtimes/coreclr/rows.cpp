@@ -38,7 +38,7 @@ Expected<std::unique_ptr<CodeMethod>> CodeMethod::read(const Memory& memory, Cod
   method->lasting = block.lasting;
   for (const winx64::RuntimeFunction& function : block.functions) {
     auto bytes = read_info(memory, block.base + function.info);
-    if (!bytes) return std::unexpected(bytes.error());
+    if (!bytes) return Failure(bytes.error());
     method->infos_.push_back({function.info, std::move(*bytes)});
   }
   std::ranges::sort(method->infos_, {}, &Info::rva);

@@ -27,7 +27,7 @@ class Gdb final : public Runtime {
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     auto found = map_.find(*memory_, address);
-    if (!found) return std::unexpected(found.error());
+    if (!found) return Failure(found.error());
     const auto function = found->object->function_at(address);
     if (!function) return fail(ErrorCode::kNotFound, "nothing is said of the code", address);
     return std::make_unique<Code>(std::move(*found), *function);

@@ -90,13 +90,13 @@ Expected<std::shared_ptr<const Object>> Object::read(const Memory& memory, std::
   auto object = std::make_shared<Object>(std::move(bytes));
   const ByteView view(object->bytes_.data(), size);
   auto image = ElfImage::parse(view);
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   if (image->elf_class() != image::ElfClass::k64)
     return fail(ErrorCode::kUnsupported, "an object of 32-bit code registered with GDB", address);
   if (image->type() == ET_REL) {
     Linker(object->bytes_, *image).link();
     image = ElfImage::parse(view);
-    if (!image) return std::unexpected(image.error());
+    if (!image) return Failure(image.error());
   }
   for (const Section& section : image->sections())
     if ((section.flags & SHF_EXECINSTR) != 0 && section.address != 0 && section.size != 0 &&

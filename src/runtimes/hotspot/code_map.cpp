@@ -88,29 +88,29 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   map.codelet_size_ = layout.field("InterpreterCodelet", "_size");
   map.codelet_description_ = layout.field("InterpreterCodelet", "_description");
   map.codelet_header_ = layout.size("InterpreterCodelet");
-  if (layout.error()) return std::unexpected(*layout.error());
+  if (layout.error()) return Failure(*layout.error());
   return map;
 }
 
 Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) const {
   const auto array = read_value<std::uint64_t>(memory, heaps_);
-  if (!array) return std::unexpected(unreadable(heaps_));
+  if (!array) return Failure(unreadable(heaps_));
   std::vector<Heap> heaps;
   if (*array == 0) return heaps;  // it has just begun
   const auto count = read_value<std::uint32_t>(memory, *array + array_length_);
   const auto data = read_value<std::uint64_t>(memory, *array + array_data_);
-  if (!count || !data) return std::unexpected(unreadable(*array));
+  if (!count || !data) return Failure(unreadable(*array));
   if (*count > kMaxHeaps) return fail(ErrorCode::kLimit, "more heaps of code than there can be", *array, *count);
   for (std::uint32_t i = 0; i < *count; ++i) {
     const auto at = read_value<std::uint64_t>(memory, *data + std::uint64_t{i} * kWord);
-    if (!at) return std::unexpected(unreadable(*data));
+    if (!at) return Failure(unreadable(*data));
     const auto word = [&](std::uint32_t space, std::uint32_t field) {
       return read_value<std::uint64_t>(memory, *at + space + field);
     };
     const auto low = word(heap_memory_, space_low_), high = word(heap_memory_, space_high_),
                map = word(heap_map_, space_low_), map_end = word(heap_map_, space_high_);
     const auto log2 = read_value<std::uint32_t>(memory, *at + heap_log2_);
-    if (!low || !high || !map || !map_end || !log2) return std::unexpected(unreadable(*at));
+    if (!low || !high || !map || !map_end || !log2) return Failure(unreadable(*at));
     if (*log2 > 16 || *high < *low || *map_end < *map)
       return fail(ErrorCode::kMalformed, "a heap of code that is none", *at);
     heaps.push_back({*low, *high, *map, *map_end, *log2});
@@ -123,7 +123,7 @@ Expected<std::uint64_t> CodeMap::block_of(const Memory& memory, const Heap& heap
   for (unsigned steps = 0; steps < kMaxSteps; ++steps) {
     if (segment >= heap.map_end - heap.map) return fail(ErrorCode::kMalformed, "a heap of code without a map", pc);
     const auto back = read_value<std::uint8_t>(memory, heap.map + segment);
-    if (!back) return std::unexpected(unreadable(heap.map + segment));
+    if (!back) return Failure(unreadable(heap.map + segment));
     if (*back == kFreeSegment) return fail(ErrorCode::kNotFound, "free room between a runtime's code", pc);
     if (*back == 0) return heap.begin + (segment << heap.log2_segment);
     if (*back > segment) break;
@@ -134,19 +134,19 @@ Expected<std::uint64_t> CodeMap::block_of(const Memory& memory, const Heap& heap
 
 Expected<Blob> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
   const auto heaps = read_heaps(memory);
-  if (!heaps) return std::unexpected(heaps.error());
+  if (!heaps) return Failure(heaps.error());
   const auto heap =
       std::ranges::find_if(*heaps, [&](const Heap& candidate) { return pc >= candidate.begin && pc < candidate.end; });
   if (heap == heaps->end()) return fail(ErrorCode::kNotFound, "no code of the runtime's", pc);
   const auto block = block_of(memory, *heap, pc);
-  if (!block) return std::unexpected(block.error());
+  if (!block) return Failure(block.error());
   if (const auto used = read_value<std::uint8_t>(memory, *block + block_used_); !used || *used == 0)
     return fail(ErrorCode::kNotFound, "free room between a runtime's code", pc);
   auto blob = read_blob(memory, *block + block_size_);
   if (!blob) return blob;
   if (pc < blob->begin || pc >= blob->end) return fail(ErrorCode::kNotFound, "a blob's data", pc);
   if (blob->kind == Blob::Kind::kCodelet)
-    if (const auto narrowed = narrow_to_codelet(memory, pc, *blob); !narrowed) return std::unexpected(narrowed.error());
+    if (const auto narrowed = narrow_to_codelet(memory, pc, *blob); !narrowed) return Failure(narrowed.error());
   return blob;
 }
 
@@ -157,7 +157,7 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   const auto size = read_value<std::uint32_t>(memory, at + blob_size_),
              data = read_value<std::uint32_t>(memory, at + blob_data_);
   const auto frame = read_value<std::int32_t>(memory, at + blob_frame_size_);
-  if (!name || !size || !data || !frame) return std::unexpected(unreadable(at));
+  if (!name || !size || !data || !frame) return Failure(unreadable(at));
   if (code_is_offset_)
     blob.begin = at + read_value<std::uint32_t>(memory, at + blob_code_).value_or(0);
   else
@@ -233,11 +233,11 @@ void CodeMap::read_debug_information(const Memory& memory, Blob& blob) const {
 // Codelets lie one behind the other: a header, then code.
 Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const {
   const auto queue = read_value<std::uint64_t>(memory, interpreter_);
-  if (!queue) return std::unexpected(unreadable(interpreter_));
+  if (!queue) return Failure(unreadable(interpreter_));
   const auto buffer = read_value<std::uint64_t>(memory, *queue + queue_buffer_);
   const auto begin = read_value<std::uint32_t>(memory, *queue + queue_begin_),
              end = read_value<std::uint32_t>(memory, *queue + queue_end_);
-  if (!buffer || !begin || !end) return std::unexpected(unreadable(*queue));
+  if (!buffer || !begin || !end) return Failure(unreadable(*queue));
   std::uint64_t at = *buffer + *begin;
   for (std::uint32_t i = 0; i < kMaxCodelets && at < *buffer + *end && at <= pc; ++i) {
     const auto size = read_value<std::uint32_t>(memory, at + codelet_size_);

@@ -35,9 +35,9 @@ class HotSpot final : public Runtime {
     prepare();
     if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     auto blob = code_map_->find(*memory_, address);
-    if (!blob) return std::unexpected(blob.error());
+    if (!blob) return Failure(blob.error());
     auto code = Code::read(*memory_, std::move(*blob), null_free_);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     (*code)->name = name_of((*code)->blob());
     // All names now: the process may have ended when they are asked for.
     for (const std::uint64_t inlined : (*code)->debug().methods()) (void)named_of(inlined, kNoBci);

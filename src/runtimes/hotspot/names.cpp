@@ -60,7 +60,7 @@ Expected<Names> Names::make(const VmStructs& structs, bool null_free) {
   names.klass_name_ = layout.field("Klass", "_name");
   names.symbol_length_ = layout.field("Symbol", "_length");
   names.symbol_body_ = layout.any_field({{"Symbol", "_body"}, {"Symbol", "_body[0]"}});
-  if (layout.error()) return std::unexpected(*layout.error());
+  if (layout.error()) return Failure(*layout.error());
   return names;
 }
 

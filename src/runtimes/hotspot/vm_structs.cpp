@@ -74,7 +74,7 @@ Expected<VmStructs> VmStructs::read(const Memory& memory, std::uint64_t image) {
   reader.each("gHotSpotVMTypes", type_prefix, "TypeNameOffset", [&](std::uint64_t entry, const std::string& type) {
     structs.sizes_.insert_or_assign(type, static_cast<std::uint32_t>(reader.word(entry + size)));
   });
-  if (reader.error()) return std::unexpected(*reader.error());
+  if (reader.error()) return Failure(*reader.error());
   return structs;
 }
 

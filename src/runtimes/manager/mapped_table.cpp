@@ -23,7 +23,7 @@ Expected<std::shared_ptr<const MappedTable>> MappedTable::open(int memfd) {
   const auto reader = CodeManagerReader::open(bytes);
   if (!reader) {
     ::munmap(mapped, size);
-    return std::unexpected(reader.error());
+    return Failure(reader.error());
   }
   return std::make_shared<const MappedTable>(bytes, *reader);
 }

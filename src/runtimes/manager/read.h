@@ -113,7 +113,7 @@ class RemoteBytes {
 
 enum class Looked : std::uint8_t { kFound, kNone, kUnreadable, kBadPlace, kBadRow, kNoRoom, kChanging };
 
-[[nodiscard]] std::unexpected<Error> failed(Looked looked, std::uint64_t address);
+[[nodiscard]] Failure failed(Looked looked, std::uint64_t address);
 
 template <typename Bytes>
 [[nodiscard, gnu::always_inline]] inline Looked read_block(const Bytes& bytes, const TableHeader& table,

@@ -14,7 +14,7 @@ static_assert(kAtRegister.value == -8 && kAtRegister.reg == 3 && kAtRegister.kin
 constexpr auto kLoaded = std::bit_cast<wl_code_value>(CfaRule::loaded(6, -16, 8));
 static_assert(kLoaded.value == -16 && kLoaded.size == 8 && kLoaded.reg == 6 && kLoaded.kind == CfaRule::kLoaded);
 
-std::unexpected<Error> bad_header(const char* what, std::uint64_t where, std::uint64_t detail = 0) {
+Failure bad_header(const char* what, std::uint64_t where, std::uint64_t detail = 0) {
   return fail(ErrorCode::kMalformed, what, where, detail);
 }
 
@@ -205,7 +205,7 @@ Expected<CodeManagerReader> CodeManagerReader::open(const Memory& memory, std::u
   wl_code_header header;
   if (!memory.read(address, &header, sizeof header)) return failed(Looked::kUnreadable, address);
   const auto table = check_header(header);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   return CodeManagerReader(*table, &memory, address, nullptr);
 }
 
@@ -216,7 +216,7 @@ Expected<CodeManagerReader> CodeManagerReader::open(std::span<const std::byte> m
   if (!MappedBytes(mapping.data(), mapping.size()).read(0, header))
     return fail(ErrorCode::kTruncated, "code manager's table ends in its header", 0, mapping.size());
   const auto table = check_header(header);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   if (table->size > mapping.size())
     return fail(ErrorCode::kTruncated, "code manager's table ends before it says", mapping.size(), table->size);
   return CodeManagerReader(*table, nullptr, 0, mapping.data());
@@ -275,7 +275,7 @@ Expected<FoundRule> manager::rule_at(const CodeManagerReader& reader, std::uint6
   return FoundRule{place.rule, place.x_reg};
 }
 
-std::unexpected<Error> manager::failed(Looked looked, std::uint64_t address) {
+Failure manager::failed(Looked looked, std::uint64_t address) {
   switch (looked) {
     case Looked::kUnreadable: return fail(ErrorCode::kUnreadable, "code manager's table cannot be read", address);
     case Looked::kBadPlace:

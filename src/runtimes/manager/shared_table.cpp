@@ -50,14 +50,14 @@ Expected<std::shared_ptr<SharedTable>> SharedTable::open(pid_t pid, const os::Pr
     return fail(ErrorCode::kSystem, "code manager's memfd cannot be opened", map.begin,
                 static_cast<std::uint64_t>(errno));
   auto mapped = MappedTable::open(file.get());
-  if (!mapped) return std::unexpected(mapped.error());
+  if (!mapped) return Failure(mapped.error());
   const CodeManagerReader reader = (*mapped)->reader();
   return std::make_shared<SharedTable>(std::move(*mapped), reader, map.begin, map.file);
 }
 
 Expected<std::shared_ptr<SharedTable>> SharedTable::open(const Memory& memory, std::uint64_t address) {
   auto reader = CodeManagerReader::open(memory, address);
-  if (!reader) return std::unexpected(reader.error());
+  if (!reader) return Failure(reader.error());
   return std::make_shared<SharedTable>(nullptr, *reader, address, os::FileIdentity());
 }
 
@@ -65,7 +65,7 @@ std::optional<PublishedCode::Function> SharedTable::function_at(std::uint64_t ad
                                                                 std::span<char> room) {
   const CodeManagerReader then = reader_.as_of(time);
   const auto function = then.find(address);
-  const auto name = function ? then.name(address, room) : std::unexpected(function.error());
+  const auto name = function ? then.name(address, room) : Failure(function.error());
   if (!name) return std::nullopt;
   return Function{function->begin, *name};
 }

@@ -57,7 +57,7 @@ class ManagerSource final : public sources::UnwindSource {
   }
   Expected<sources::Function> function_at(std::uint64_t address) const override {
     const auto found = reader_.find(address);
-    if (!found) return std::unexpected(found.error());
+    if (!found) return Failure(found.error());
     return function_of(*found);
   }
   std::uint64_t function_start(std::uint64_t address) const override {

@@ -59,9 +59,9 @@ Expected<CodeBlock> CodeMap::read_block(const Memory& memory, std::uint64_t info
 
 Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) {
   const auto table = table_of(memory);
-  if (!table) return std::unexpected(table.error());
+  if (!table) return Failure(table.error());
   const auto header = read_value<Table>(memory, *table);
-  if (!header || header->chunks > kMaxChunks) return std::unexpected(kTorn);
+  if (!header || header->chunks > kMaxChunks) return Failure(kTorn);
   const auto chunk_at = [&](std::uint32_t number, Chunk& to) -> std::uint64_t {
     const auto at = read_value<std::uint64_t>(memory, *table + sizeof(Table) + std::uint64_t{number} * 8);
     return at && memory.read(*at, &to, sizeof to) && to.elements <= Chunk::kMost ? *at : 0;
@@ -70,7 +70,7 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) {
   std::uint32_t low = 0, high = header->chunks;
   while (low < high) {
     const std::uint32_t middle = (low + high) / 2;
-    if (chunk_at(middle, chunk) == 0) return std::unexpected(kTorn);
+    if (chunk_at(middle, chunk) == 0) return Failure(kTorn);
     if (pc < chunk.end)
       high = middle;
     else
@@ -81,7 +81,7 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) {
     const std::uint64_t at = chunk_at(number, chunk);
     std::array<std::uint64_t, Chunk::kMost> infos{};
     if (at == 0 || !memory.read(at + sizeof chunk, infos.data(), chunk.elements * sizeof infos[0]))
-      return std::unexpected(kTorn);
+      return Failure(kTorn);
     std::uint32_t first = 0, last = number == low ? chunk.elements : 0;
     while (first < last) {
       const std::uint32_t middle = (first + last) / 2;
@@ -96,7 +96,7 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) {
       const auto block = read_block(memory, infos[first]);
       if (!block) return block;
       if (block->method == 0) {
-        if (++tombstones > kMaxTombstones) return std::unexpected(kTorn);
+        if (++tombstones > kMaxTombstones) return Failure(kTorn);
         continue;
       }
       if (pc >= block->begin && pc < block->end) return block;

@@ -29,9 +29,9 @@ class Mono final : public Runtime {
     prepare();
     if (!map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     const auto block = map_->find(*memory_, address);
-    if (!block) return std::unexpected(block.error());
+    if (!block) return Failure(block.error());
     auto code = Code::read(*memory_, *block);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     (*code)->name = mono::name_of(*memory_, map_.layout(), *block);
     return std::move(*code);
   }

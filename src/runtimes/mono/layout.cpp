@@ -106,7 +106,7 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   to.class_name = exports.guarded_field("mono_class_get_name");
   to.class_namespace = exports.guarded_field("mono_class_get_namespace");
   to.class_outer = exports.field("mono_class_get_nesting_type");
-  if (exports.error()) return std::unexpected(*exports.error());
+  if (exports.error()) return Failure(*exports.error());
   return to;
 }
 

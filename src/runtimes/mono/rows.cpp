@@ -54,7 +54,7 @@ std::optional<FrameRow> frame_of_body(std::span<const FrameRow> rows) {
 
 Expected<std::vector<FrameRow>> rows_of(std::span<const std::byte> code, std::uint64_t address) {
   auto found = windlass::describe(code, address, Architecture::kX86_64);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   std::vector<FrameRow>& rows = found->rows;
   if (const auto body = frame_of_body(rows)) {
     const auto reached = static_cast<std::ptrdiff_t>(rows.size());
@@ -87,7 +87,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, const CodeBlock
     return fail(ErrorCode::kUnreadable, "a method's code cannot be read", block.begin);
   const std::size_t skipped = block.is_trampoline && pops_first(code) ? sizeof kPopR11 : 0;
   auto rows = rows_of(std::span(code).subspan(skipped), block.begin + skipped);
-  if (!rows) return std::unexpected(rows.error());
+  if (!rows) return Failure(rows.error());
   if (skipped != 0) rows->insert(rows->begin(), at_entry(block.begin, block.begin + skipped, 16));
   return std::make_unique<Code>(std::move(*rows), block);
 }

@@ -38,14 +38,14 @@ Expected<std::uint64_t> find_runtime(const Memory& memory, std::uint64_t base) {
 
 Expected<std::unique_ptr<manager::Interpreter>> open(const Memory& memory, std::uint64_t base) {
   const auto runtime = find_runtime(memory, base);
-  if (!runtime) return std::unexpected(runtime.error());
+  if (!runtime) return Failure(runtime.error());
   const auto header = read_value<Elf64_Ehdr>(memory, base);
   if (!header || header->e_machine != EM_X86_64)
     return fail(ErrorCode::kUnsupported, "a CPython for another machine than x86-64", base);
   const auto layout = read_layout(memory, base, *runtime);
-  if (!layout) return std::unexpected(layout.error());
+  if (!layout) return Failure(layout.error());
   const auto evaluator = find_evaluator(memory, base, "_PyEval_EvalFrameDefault");
-  if (!evaluator) return std::unexpected(evaluator.error());
+  if (!evaluator) return Failure(evaluator.error());
   return std::make_unique<Python>(*layout, *evaluator);
 }
 

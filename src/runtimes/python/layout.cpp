@@ -172,7 +172,7 @@ Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime) {
   if (list.frame_size > WL_INTERPRETER_FRAME_BYTES || !in_frame(list.frame_code, 8) ||
       !in_frame(list.frame_previous, 8) || !in_frame(list.frame_place, 8) || !in_frame(list.frame_mark, 1))
     return fail(ErrorCode::kUnsupported, "a frame as CPython describes it is none", runtime, list.frame_size);
-  if (offsets.error()) return std::unexpected(*offsets.error());
+  if (offsets.error()) return Failure(*offsets.error());
   return layout;
 }
 
@@ -192,7 +192,7 @@ Expected<unsigned> minor_version(const Memory& memory, std::uint64_t base) {
 
 Expected<Layout> of_version(const Memory& memory, std::uint64_t base, std::uint64_t runtime) {
   const auto minor = minor_version(memory, base);
-  if (!minor) return std::unexpected(minor.error());
+  if (!minor) return Failure(minor.error());
   switch (*minor) {
     case 9:
     case 10: return of_3_9_and_3_10(*minor);

@@ -33,11 +33,11 @@ Expected<std::uint64_t> find_version(const Memory& memory, std::uint64_t base) {
 // vm_exec_core(), which it calls.
 Expected<std::unique_ptr<manager::Interpreter>> open(const Memory& memory, std::uint64_t base) {
   const auto version = find_version(memory, base);
-  if (!version) return std::unexpected(version.error());
+  if (!version) return Failure(version.error());
   const auto layout = read_layout(memory, base, *version);
-  if (!layout) return std::unexpected(layout.error());
+  if (!layout) return Failure(layout.error());
   const auto evaluator = find_evaluator(memory, base, "rb_vm_exec");
-  if (!evaluator) return std::unexpected(evaluator.error());
+  if (!evaluator) return Failure(evaluator.error());
   return std::make_unique<Ruby>(*layout, *evaluator);
 }
 

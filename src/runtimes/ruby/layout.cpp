@@ -45,7 +45,7 @@ Expected<Layout> read_layout(const Memory& memory, std::uint64_t base, std::uint
   if (!context)
     return fail(ErrorCode::kUnsupported, "a Ruby whose threads' contexts cannot be found: it is no library", base);
   const auto symbols = find_symbols(memory, base);
-  if (!symbols) return std::unexpected(symbols.error());
+  if (!symbols) return Failure(symbols.error());
   Layout layout{.interpreter = {}, .symbols = *symbols};
   layout.interpreter.kind = WL_RUBY;
   layout.interpreter.ruby = {context->module, context->offset};

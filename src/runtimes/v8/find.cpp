@@ -30,8 +30,8 @@ class V8 final : public Runtime {
       problem_ = Error{ErrorCode::kUnsupported, "code of a V8 for another machine", image};
       return;
     }
-    auto opened = file ? ImageFile::open(std::move(*file)) : std::unexpected(file.error());
-    auto map = opened ? CodeMap::make((*opened)->facts()) : std::unexpected(opened.error());
+    auto opened = file ? ImageFile::open(std::move(*file)) : Failure(file.error());
+    auto map = opened ? CodeMap::make((*opened)->facts()) : Failure(opened.error());
     if (!map) {
       problem_ = map.error();
       return;
@@ -108,9 +108,9 @@ class V8 final : public Runtime {
       return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
     if (const auto range = wasm_map_->range_of(address)) return wasm_at(*range, address);
     const auto object = code_map_->find(*heap_, address, std::prev(after)->first);
-    if (!object) return std::unexpected(object.error());
+    if (!object) return Failure(object.error());
     auto code = CompiledCode::read(*heap_, *object);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     names_->fill(**code);
     return std::move(*code);
   }
@@ -162,8 +162,8 @@ class V8 final : public Runtime {
   }
   [[nodiscard]] Expected<std::unique_ptr<Method>> wasm_at(const WasmMap::Range& range, std::uint64_t address) {
     const auto object = wasm_map_->find(range, address);
-    auto code = object ? WasmCode::read(*memory_, *object) : std::unexpected(object.error());
-    if (!code) return std::unexpected(code.error());
+    auto code = object ? WasmCode::read(*memory_, *object) : Failure(object.error());
+    if (!code) return Failure(code.error());
     if (object->index != WasmObject::kNone) {
       sources::NamedFunction named = wasm_names_->name_of(*object);
       (*code)->name = std::move(named.name);

@@ -113,7 +113,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   }
   const bool plain = find.value("TaggedSize") == 8 && find.value("SmiShiftSize") == 31 &&
                      find.value("SmiValueShift") == 1 && find.value("SmiTagMask") == 1;
-  if (find.error()) return std::unexpected(*find.error());
+  if (find.error()) return Failure(*find.error());
   if (!plain) return fail(ErrorCode::kUnsupported, "a V8 with compressed pointers", 0);
   return to;
 }

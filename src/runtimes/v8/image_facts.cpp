@@ -30,7 +30,7 @@ std::string_view key_of(std::string_view name) {
 
 Expected<ImageFacts> ImageFacts::read(ByteView file) {
   const auto image = image::ElfImage::parse(file);
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   ImageFacts facts;
   for (const image::Section& section : image->sections())
     if (section.type == SHT_SYMTAB || section.type == SHT_DYNSYM) facts.add_table(*image, section);

@@ -29,16 +29,16 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file) {
   static std::mutex lock;
   static std::map<std::string, std::weak_ptr<const ImageFile>> known;
   auto image = image::ElfImage::parse(file.bytes());
-  if (!image) return std::unexpected(image.error());
+  if (!image) return Failure(image.error());
   // Statically linked programs may have none.
   const std::string key = image->build_id() + '-' + std::to_string(file.bytes().size());
   const std::lock_guard hold(lock);
   if (!image->build_id().empty())
     if (auto same = known[key].lock()) return same;
   auto facts = ImageFacts::read(file.bytes());
-  if (!facts) return std::unexpected(facts.error());
+  if (!facts) return Failure(facts.error());
   const auto layout = Layout::make(*facts);
-  if (!layout) return std::unexpected(layout.error());
+  if (!layout) return Failure(layout.error());
   std::shared_ptr<const ImageFile> made(new ImageFile(std::move(file), std::move(*image), std::move(*facts), *layout));
   known[key] = made;
   return made;

@@ -112,7 +112,7 @@ std::shared_ptr<const Description> described(const Memory& memory, std::vector<s
 
 Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, const CodeObject& object) {
   auto code = read_code(heap.memory(), object.begin, object.end);
-  if (!code) return std::unexpected(code.error());
+  if (!code) return Failure(code.error());
   const std::uint32_t baseline = heap.layout().kind_baseline;
   const auto from = object.kind >= baseline
                         ? framed_from({code->data(), code->size()}, object.begin, object.kind == baseline)
@@ -123,7 +123,7 @@ Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, con
 
 Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const WasmObject& object) {
   auto code = read_code(memory, object.begin, object.end);
-  if (!code) return std::unexpected(code.error());
+  if (!code) return Failure(code.error());
   if (object.index == WasmObject::kNone)
     if (auto jumps = WasmJumps::read(object, {code->data(), code->size()})) return jumps;
   const auto from = framed_from({code->data(), code->size()}, object.begin, true);

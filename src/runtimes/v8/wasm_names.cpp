@@ -18,8 +18,8 @@ enum Kind : std::uint8_t { kFunction = 0, kTable, kMemory, kGlobal, kTag };
 
 Expected<std::string> text(ByteCursor& in) {
   const auto size = in.uleb();
-  const auto bytes = size ? in.bytes(*size) : std::unexpected(size.error());
-  if (!bytes) return std::unexpected(bytes.error());
+  const auto bytes = size ? in.bytes(*size) : Failure(size.error());
+  if (!bytes) return Failure(bytes.error());
   return std::string(reinterpret_cast<const char*>(bytes->data()), std::min(bytes->size(), WasmModule::kLongestName));
 }
 
@@ -57,7 +57,7 @@ WasmModule WasmModule::read(const Memory& memory, std::uint64_t address, std::ui
     if (!memory.read(address + at, head.data(), most)) break;
     ByteCursor in({head.data(), most});
     const auto id = in.read<std::uint8_t>();
-    const auto length = id ? in.uleb() : std::unexpected(id.error());
+    const auto length = id ? in.uleb() : Failure(id.error());
     if (!length || *length > size - at - in.position()) break;
     at += in.position();
     if (*length <= kLongestSection && (*id == kCustom || *id == kImports || *id == kExports)) {
@@ -103,7 +103,7 @@ void WasmModule::add_names(ByteCursor in) {
   while (!in.at_end()) {
     const auto id = in.read<std::uint8_t>();
     const auto size = in.uleb();
-    const auto bytes = size ? in.bytes(*size) : std::unexpected(size.error());
+    const auto bytes = size ? in.bytes(*size) : Failure(size.error());
     if (!id || !bytes) return;
     ByteCursor part(*bytes);
     if (*id == kOfModule) name_ = text(part).value_or("");

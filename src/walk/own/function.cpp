@@ -17,7 +17,7 @@ Expected<OwnFunction> own_function(std::uint64_t pc) {
   const walk::Module* module = walk::find_own_module(pc);
   if (module == nullptr) return fail(ErrorCode::kNotFound, "address lies in no module", pc);
   const auto found = module->function_at(pc);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return Failure(found.error());
   return OwnFunction{found->begin,
                      found->end,
                      follow(found->language_data),

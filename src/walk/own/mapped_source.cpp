@@ -52,9 +52,9 @@ class MappedSource final : public sources::UnwindSource {
 
   Expected<Function> function_at(std::uint64_t address) const override {
     MappedCfi cfi;
-    if (auto mapped = cfi_at(address, cfi); !mapped) return std::unexpected(mapped.error());
+    if (auto mapped = cfi_at(address, cfi); !mapped) return Failure(mapped.error());
     dwarf::LocatedFde found;
-    if (auto located = cfi.header.find(cfi.eh_frame, address, found); !located) return std::unexpected(located.error());
+    if (auto located = cfi.header.find(cfi.eh_frame, address, found); !located) return Failure(located.error());
     return sources::function_of(cfi.eh_frame, 0, found.fde);
   }
 

@@ -110,7 +110,7 @@ Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
   // Bounded by the module, not by the segment: the program headers are on a page of their own, and what is loaded and
   // runs is believed.
   auto header = dwarf::EhFrameHdr::parse(ByteView(at(address), object.end - address, address), address);
-  if (!header) return std::unexpected(header.error());
+  if (!header) return Failure(header.error());
   if (header->table.empty()) return fail(ErrorCode::kUnsupported, ".eh_frame_hdr has no table", address);
   const std::uint64_t start = header->eh_frame_address;
   if (start < object.begin || start >= object.end)

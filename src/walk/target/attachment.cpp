@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kMaxThreads = std::size_t{1} << 20;
 constexpr int kMaxRounds = 64;  // of looking for threads that were born meanwhile
 
-std::unexpected<Error> system_error(const char* what, std::uint64_t where, int error = errno) {
+Failure system_error(const char* what, std::uint64_t where, int error = errno) {
   return fail(ErrorCode::kSystem, what, where, static_cast<std::uint64_t>(error));
 }
 
@@ -170,7 +170,7 @@ Expected<void> Attachment::stop_all() {
   // Once a whole pass finds no thread that is not held, there is nobody left to make one.
   for (int round = 0; round < kMaxRounds; ++round) {
     const auto found = seize_new();
-    if (!found) return std::unexpected(found.error());
+    if (!found) return Failure(found.error());
     if (!*found) break;
     interrupt_new();
     await_stops();
@@ -272,7 +272,7 @@ Expected<void> Attachment::read_registers() {
       return fail(ErrorCode::kUnsupported, "a thread runs another machine's code than its program's",
                   static_cast<std::uint64_t>(held.id), out.iov_len);
     const auto registers = general_registers(architecture_, ByteView(bytes, out.iov_len));
-    if (!registers) return std::unexpected(registers.error());
+    if (!registers) return Failure(registers.error());
     thread.registers = *registers;
     if (works_for_kernel(pid_, thread)) {
       threads_.push_back({held.id, Registers(architecture_), true, true});

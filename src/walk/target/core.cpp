@@ -56,7 +56,7 @@ void add_files(walk::DumpMemory& memory, const CoreFile& core, std::span<const w
 
 Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   const auto core = CoreFile::parse(file.bytes());
-  if (!core) return std::unexpected(core.error());
+  if (!core) return Failure(core.error());
 
   auto owned = std::make_unique<walk::DumpMemory>(std::move(file));
   walk::DumpMemory& memory = *owned;
@@ -102,7 +102,7 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
 
 Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
   auto file = walk::open_dump_file(path);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return Failure(file.error());
   return walk::read_core(std::move(*file), options);
 }
 

@@ -13,9 +13,7 @@
 namespace windlass::walk {
 namespace {
 
-std::unexpected<Error> system_error(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
-}
+Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
 
 // -1 and errno: none can be made.
 int open_nameless_file() {
@@ -76,7 +74,7 @@ Expected<MappedFile> open_dump_file(const std::string& path, std::uint64_t limit
   Unpacked unpacked(open_nameless_file());
   if (!unpacked.is_open()) return system_error("cannot make a file for the unpacked dump");
   const auto take = [&](ByteView piece) { return unpacked.take(piece); };
-  if (const auto size = image::unpack(file->bytes(), limit, take); !size) return std::unexpected(size.error());
+  if (const auto size = image::unpack(file->bytes(), limit, take); !size) return Failure(size.error());
   return unpacked.map();
 }
 

@@ -67,11 +67,11 @@ std::uint64_t bias_of(std::uint64_t base, std::span<const image::Segment> segmen
 
 Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t base) {
   auto headers = read_headers(memory, base);
-  if (!headers) return std::unexpected(headers.error());
+  if (!headers) return Failure(headers.error());
   // Notes stand in the first page or two; enough to find the build id with the file's own reader.
   std::vector<std::byte> bytes = std::move(*headers);
   const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
-  if (!parsed) return std::unexpected(parsed.error());
+  if (!parsed) return Failure(parsed.error());
   LoadedHeaders found;
   found.segments.assign(parsed->segments().begin(), parsed->segments().end());
   found.entry = parsed->entry();
@@ -89,10 +89,10 @@ Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t 
 
 Expected<std::vector<std::byte>> read_memory_image(const Memory& memory, std::uint64_t base) {
   auto headers = read_headers(memory, base);
-  if (!headers) return std::unexpected(headers.error());
+  if (!headers) return Failure(headers.error());
   std::vector<std::byte> bytes = std::move(*headers);
   const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
-  if (!parsed) return std::unexpected(parsed.error());
+  if (!parsed) return Failure(parsed.error());
   const std::vector<image::Segment> segments(parsed->segments().begin(), parsed->segments().end());
   const std::uint64_t bias = bias_of(base, segments);
   std::size_t size = bytes.size();

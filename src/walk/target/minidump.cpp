@@ -109,7 +109,7 @@ std::string command_of(const MinidumpFile& dump) {
 
 Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options) {
   const auto dump = MinidumpFile::parse(file.bytes());
-  if (!dump) return std::unexpected(dump.error());
+  if (!dump) return Failure(dump.error());
 
   auto owned = std::make_unique<walk::DumpMemory>(std::move(file));
   walk::DumpMemory& memory = *owned;
@@ -146,7 +146,7 @@ Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options
 
 Expected<Target> open_minidump(const std::string& path, const DumpOptions& options) {
   auto file = walk::open_dump_file(path);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return Failure(file.error());
   return walk::read_minidump(std::move(*file), options);
 }
 

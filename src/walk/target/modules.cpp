@@ -89,7 +89,7 @@ class ModuleAdder {
       Expected<void> piece;
       if (code == nullptr) {
         if (const auto id = target_.space.add(CodeRange{begin, end, info.path, info.bias}); !id)
-          piece = std::unexpected(id.error());
+          piece = Failure(id.error());
       } else {
         auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source());
         module->forget_id();  // its functions come and go

@@ -14,7 +14,7 @@ Expected<Target> open_target(const std::string& what, const DumpOptions& dump, c
       return open_process(pid, process);
   }
   auto file = walk::open_dump_file(what);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return Failure(file.error());
   switch (walk::dump_kind_of(file->bytes())) {
     case walk::DumpKind::kCore: return walk::read_core(std::move(*file), dump);
     case walk::DumpKind::kMinidump: return walk::read_minidump(std::move(*file), dump);

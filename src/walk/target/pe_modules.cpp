@@ -73,7 +73,7 @@ Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint6
   if (!memory.read(begin, bytes.data(), bytes.size()))
     return fail(ErrorCode::kNotFound, "image's headers are not in memory", begin);
   const auto headers = image::PeImage::parse(ByteView(bytes.data(), bytes.size()), image::PeLayout::kMapped);
-  if (!headers) return std::unexpected(headers.error());
+  if (!headers) return Failure(headers.error());
   const image::RvaRange table = headers->directory(image::PeDirectory::kException);
   const std::size_t size = headers->image_size();
   if (size > kMaxPeImage) return fail(ErrorCode::kLimit, "image in memory is too large", begin, size);
@@ -93,7 +93,7 @@ std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed, std
       add(target, {listed.begin, listed.end, listed.begin, listed.path, {}}, listed.identity, files);
   std::vector<FileRange> ranges;
   const auto file = path.empty() ? fail(ErrorCode::kNotFound, "", 0) : MappedFile::open(path);
-  const auto image = file ? image::PeImage::parse(file->bytes()) : std::unexpected(file.error());
+  const auto image = file ? image::PeImage::parse(file->bytes()) : Failure(file.error());
   if (!image) return ranges;
   const std::uint64_t room = listed.end - listed.begin;
   for (const image::PeSection& section : image->sections()) {

@@ -100,7 +100,7 @@ Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
                 .problems = {},
                 .notes = {},
                 .attachment = live};
-  if (const auto read = live->refresh(target); !read) return std::unexpected(read.error());
+  if (const auto read = live->refresh(target); !read) return Failure(read.error());
   return target;
 }
 
@@ -111,7 +111,7 @@ Expected<Refreshed> LiveProcess::refresh(Target& target) {
   (void)attachment_.release();
   memory_->forget();
   read_names_by_turns();
-  if (const auto stopped = attachment_.stop(); !stopped) return std::unexpected(stopped.error());
+  if (const auto stopped = attachment_.stop(); !stopped) return Failure(stopped.error());
   auto changed = read(target);
   if (!changed) {
     (void)attachment_.release();

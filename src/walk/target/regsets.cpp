@@ -59,7 +59,7 @@ Expected<void> add_vector_registers(Registers& to, ByteView regset) {
   constexpr RegisterNumber kFirst = 72;  // d8, as the lower half of v8
   for (unsigned i = 0; i < 8; ++i) {
     const auto value = regset.at<std::uint64_t>(std::uint64_t{16} * (8 + i));
-    if (!value) return std::unexpected(value.error());
+    if (!value) return Failure(value.error());
     to.set(static_cast<RegisterNumber>(kFirst + i), *value);
   }
   return {};

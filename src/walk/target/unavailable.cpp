@@ -4,9 +4,7 @@
 namespace windlass {
 namespace {
 
-std::unexpected<Error> unavailable() {
-  return fail(ErrorCode::kUnsupported, "this build opens no processes and no dumps", 0);
-}
+Failure unavailable() { return fail(ErrorCode::kUnsupported, "this build opens no processes and no dumps", 0); }
 
 }  // namespace
 

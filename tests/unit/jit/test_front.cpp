@@ -52,7 +52,7 @@ class HeapImage {
 
  private:
   std::vector<std::uint8_t> bytes_, file_;
-  Expected<image::PeImage> image_ = std::unexpected(Error{});
+  Expected<image::PeImage> image_ = Failure(Error{});
 };
 
 // An instruction of a function: where it begins, where sp is (on entry: 0), and is the frame pointer its own?

@@ -261,7 +261,7 @@ std::optional<std::string> functions_of(const Memory& memory, const ImageFacts& 
   const Heap heap(memory, *layout);
   Names names(heap, facts);
   const auto object = map->find(heap, fake::kInstructions + offset, fake::kBase);
-  auto code = object ? CompiledCode::read(heap, *object) : std::unexpected(object.error());
+  auto code = object ? CompiledCode::read(heap, *object) : Failure(object.error());
   if (!code) return std::nullopt;
   names.fill(**code);
   std::string found;

@@ -145,7 +145,7 @@ class Registry {
     }
     const std::vector<FrameRow> rows = with_rows ? stub.rows_inside() : std::vector<FrameRow>();
     const auto added = manager_->add({{stub.begin(), stub.end() - stub.begin(), "stub", 0, rows}});
-    if (!added) return std::unexpected(added.error());
+    if (!added) return Failure(added.error());
     return CodeRangeId{stub.begin()};
   }
   Expected<void> remove(CodeRangeId id) {

@@ -250,7 +250,7 @@ TEST(CodeRangeRows, MustBeSortedAndInTheRange) {
 
 Expected<FrameRow> row_at(const walk::Module& module, std::uint64_t address) {
   FrameRow found;
-  if (const auto done = module.row_at(address, found); !done) return std::unexpected(done.error());
+  if (const auto done = module.row_at(address, found); !done) return Failure(done.error());
   return found;
 }
 

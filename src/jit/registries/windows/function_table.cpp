@@ -43,11 +43,11 @@ class FunctionTables : public HeapRegistrar {
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                std::span<const Run> runs) override {
     auto tables = std::make_unique<Tables>(*this);
-    if (const auto ok = check_code(runs); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check_code(runs); !ok) return Failure(ok.error());
     for (const Run& run : runs) {
       auto written = write(functions.subspan(run.first, run.last - run.first), run.begin);
-      if (!written) return std::unexpected(written.error());
-      if (const auto ok = tables->add(std::move(*written), run.begin); !ok) return std::unexpected(ok.error());
+      if (!written) return Failure(written.error());
+      if (const auto ok = tables->add(std::move(*written), run.begin); !ok) return Failure(ok.error());
     }
     return tables;
   }
@@ -57,7 +57,7 @@ class FunctionTables : public HeapRegistrar {
 
 Opened open_function_table(const RegistrarOptions& options) {
   auto registrar = std::make_unique<FunctionTables>(options);
-  if (const auto ok = registrar->claim(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = registrar->claim(); !ok) return Failure(ok.error());
   return registrar;
 }
 

@@ -193,11 +193,11 @@ class GrowableTable : public HeapRegistrar {
 
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                std::span<const Run> runs) override {
-    if (const auto ok = check_code(runs); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check_code(runs); !ok) return Failure(ok.error());
     auto written = write(functions, begin_);
-    if (!written) return std::unexpected(written.error());
+    if (!written) return Failure(written.error());
     auto entries = std::make_unique<Entries>(*this, std::move(*written));
-    if (const auto ok = entries->put(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = entries->put(); !ok) return Failure(ok.error());
     return entries;
   }
 
@@ -249,7 +249,7 @@ class GrowableTable : public HeapRegistrar {
 
 Opened open_growable_table(const RegistrarOptions& options) {
   auto registrar = std::make_unique<GrowableTable>(options);
-  if (const auto ok = registrar->open(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = registrar->open(); !ok) return Failure(ok.error());
   return registrar;
 }
 

@@ -171,7 +171,7 @@ Expected<void> HeapRegistrar::write_one(const Function& function, std::uint64_t 
     return writer.add(*given.prologue, rva, code);
   }
   const auto thunk = room_.thunk(given.personality);
-  if (!thunk) return std::unexpected(thunk.error());
+  if (!thunk) return Failure(thunk.error());
   Prologue handled = *given.prologue;
   if (!handled.handler) handled.handler.emplace();
   handled.handler->rva = static_cast<std::uint32_t>(*thunk - base);
@@ -182,12 +182,12 @@ Expected<TableEntries> HeapRegistrar::write(std::span<const Function> functions,
   // A guess at first: the bytes name where they stand, and equal ones are shared.
   for (std::size_t size = 64 * functions.size();;) {
     const auto at = room_.take(size);
-    if (!at) return std::unexpected(at.error());
+    if (!at) return Failure(at.error());
     winx64::Writer writer({.info = static_cast<std::uint32_t>(*at - base)});
     for (const Function& function : functions)
       if (const auto ok = write_one(function, base, writer); !ok) {
         room_.give_back(*at, size);
-        return std::unexpected(ok.error());
+        return Failure(ok.error());
       }
     const winx64::Written written = std::move(writer).take();
     if (written.bytes.size() > size) {

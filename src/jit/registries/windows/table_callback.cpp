@@ -179,11 +179,11 @@ class TableCallback : public HeapRegistrar {
 
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                std::span<const Run> runs) override {
-    if (const auto ok = check_code(runs); !ok) return std::unexpected(ok.error());
+    if (const auto ok = check_code(runs); !ok) return Failure(ok.error());
     auto written = write(functions, begin_);
-    if (!written) return std::unexpected(written.error());
+    if (!written) return Failure(written.error());
     auto entries = std::make_unique<Entries>(*this, std::move(*written));
-    if (const auto ok = entries->check(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = entries->check(); !ok) return Failure(ok.error());
     return entries;
   }
 
@@ -196,7 +196,7 @@ class TableCallback : public HeapRegistrar {
 
 Opened open_table_callback(const RegistrarOptions& options) {
   auto registrar = std::make_unique<TableCallback>(options);
-  if (const auto ok = registrar->install(); !ok) return std::unexpected(ok.error());
+  if (const auto ok = registrar->install(); !ok) return Failure(ok.error());
   return registrar;
 }
 

@@ -145,12 +145,12 @@ TEST(WinArm64Records, SharedCodesAreCheckedOnce) {
 
 Expected<std::string> expanded(const PackedFields& fields, bool fragment = false) {
   Expansion expansion;
-  if (const auto done = expansion.expand(fields, fragment, 0x1000); !done) return std::unexpected(done.error());
+  if (const auto done = expansion.expand(fields, fragment, 0x1000); !done) return Failure(done.error());
   std::string out;
   const ByteView codes = expansion.codes();
   for (std::uint64_t index = 0; index < codes.size();) {
     const auto code = code_at(codes, index);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     std::string instruction;
     append_instruction(instruction, *code, true);
     out += instruction.empty() ? std::string(operation_name(code->operation)) : instruction;

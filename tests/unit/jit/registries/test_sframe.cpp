@@ -28,11 +28,11 @@ struct Known {
       if (address - setup.text_start >= setup.text_size) continue;
       const auto* bytes = reinterpret_cast<const std::byte*>(start);  // NOLINT(performance-no-int-to-ptr): it is one
       const auto section = sframe::Section::parse(ByteView(bytes, setup.sframe_size), start);
-      if (!section) return std::unexpected(section.error());
+      if (!section) return Failure(section.error());
       const auto function = section->find(address);
-      if (!function) return std::unexpected(function.error());
+      if (!function) return Failure(function.error());
       FrameRow row;
-      if (const auto ok = section->row_at(*function, address, row); !ok) return std::unexpected(ok.error());
+      if (const auto ok = section->row_at(*function, address, row); !ok) return Failure(ok.error());
       return row;
     }
     return fail(ErrorCode::kNotFound, "no section", address);

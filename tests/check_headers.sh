@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Every public header below ROOT/include compiles alone and twice in a row: as C++20 and C++23, with and without exceptions and RTTI.
+# The C headers do so as C99 and C11, too. Prints the command and the first error of each that does not, and how much was compiled.
+# usage: check_headers.sh ROOT [COMPILER...]
+#
+# A header is compiled alone as C++20. For the other ways one file includes all headers: a way changes what the language knows, not
+# what a header includes.
+set -euo pipefail
+cd "$1/include"
+shift
+[ $# -gt 0 ] || set -- g++ clang++-14 clang++-22
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mapfile -t headers < <(find windlass -name '*.h' | sort)
+if [ "$(uname -m)" != x86_64 ]; then  # that one says so itself
+  mapfile -t headers < <(printf '%s\n' "${headers[@]}" | grep -v /libunwind.h)
+fi
+mapfile -t c_headers < <(printf '%s\n' "${headers[@]}" | grep -E '/(windlass[a-z_]*|libunwind)\.h$')
+options="-Wall -Wextra -Wpedantic -Wshadow -Werror -I. -fsyntax-only"
+plain="-fno-exceptions -fno-rtti"
+
+# twice NAME HEADER...: writes a file that includes each of them two times
+twice() { printf '#include <%s>\n' "${@:2}" "${@:2}" > "$work/$1"; }
+# runs COMPILER OPTION...: can it compile an empty file?
+runs() { "$@" -x c++ -fsyntax-only /dev/null 2> "$work/said"; }
+
+for header in "${headers[@]}"; do
+  twice "${header//\//_}.cpp" "$header"
+done
+twice all.cpp "${headers[@]}"
+twice all.c "${c_headers[@]}"
+
+missing=
+for compiler in "$@"; do
+  runs "$compiler" || { missing+=" $compiler"; continue; }
+  newest=-std=c++23
+  runs "$compiler" $newest || newest=-std=c++2b
+  for header in "${headers[@]}"; do
+    echo "$compiler -std=c++20 $plain $options $work/${header//\//_}.cpp"
+  done
+  for way in -std=c++20 $newest "$newest $plain"; do
+    echo "$compiler $way $options $work/all.cpp"
+  done
+  if runs "$compiler" -stdlib=libc++ -include version; then
+    echo "$compiler -std=c++20 -stdlib=libc++ $options $work/all.cpp"
+  fi
+  c_compiler=${compiler/clang++/clang}
+  for way in -std=c99 -std=c11; do
+    echo "${c_compiler/g++/gcc} $way -Wstrict-prototypes $options $work/all.c"
+  done
+done > "$work/commands"
+[ -z "$missing" ] || echo "SKIPPED: there is no$missing"
+
+# one COMMAND: runs it, and says of a failure the command and its first error
+one() {
+  local said
+  # shellcheck disable=SC2086
+  said=$($1 2>&1) && return
+  printf '%s\n  %s\n' "${1//$PWD\//}" "$(grep -m1 -E 'error|fatal' <<< "$said")"
+  return 1
+}
+export -f one
+xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'one "$1"' one < "$work/commands" || exit 1
+echo "${#headers[@]} headers, $(wc -l < "$work/commands") compilations, 0 errors"
