@@ -2,8 +2,9 @@
 """Is the prose easy to read?  check_words.py [--tighten] ROOT LIST
 
 Measures each page of docs/, README.md and CONTRIBUTING.md, all of these pages together, and the comments of the public
-headers together. Says file, line and sentence where one is over a limit, and then fails. A single page may have a few
-more than its share, since many are short.
+headers together. Of the comments in src/, bpf/ and tests/ it measures the length of sentences alone, each comment by itself.
+Says file, line and sentence where one is over a limit, and then fails. A single page may have a few more than its share,
+since many are short.
 
 LIST names the pages that do not hold the limits yet, a line each, with the figures of that page instead:
     docs/page.md  long=12.5 longest=0 marks=1.4 headless=6 pronouns=25 examples=0
@@ -25,6 +26,8 @@ LIMITS = {
 WHOLE = {"long": 100, "longest": 100, "marks": 1, "headless": 1000, "pronouns": 1000, "examples": 1000}
 EXAMPLES = 1.0  # in 1,000 words, of all pages together; each page has one, in words or as a block of code
 HEADERS = "include/windlass/"
+SOURCES = ("src/", "bpf/", "tests/")  # whose comments are measured by these limits only:
+SOURCE_LIMITS = ("long", "longest")
 
 HEADLESS = re.compile(
     r"\b(what|whatever|who|whoever|nobody|somebody|everybody|such|as well|so does|so is|of which|by which|in which)\b", re.I)
@@ -68,7 +71,18 @@ def prose_of_header(text):
     return lines
 
 
-def sentences_of(file, lines):
+def comment_begins(text):
+    """The lines of a source at which a comment behind code begins, or one in front of code ends."""
+    begins, had_code = set(), False
+    for number, line in enumerate(text.split("\n"), 1):
+        has_code = not re.match(r"\s*(//|/\*|\*|$)", line)
+        if has_code or had_code:
+            begins.add(number)
+        had_code = has_code and not re.search(r"//|/\*", line)
+    return begins
+
+
+def sentences_of(file, lines, begins=frozenset()):
     paragraph = []  # (line number, text)
 
     def ended():
@@ -86,7 +100,7 @@ def sentences_of(file, lines):
                 yield sentence
 
     for number, line in enumerate(lines, 1):
-        if not line.strip() or LIST_ITEM.match(line):
+        if not line.strip() or LIST_ITEM.match(line) or number in begins:
             yield from ended()
         if line.strip():
             paragraph.append((number, line))
@@ -98,6 +112,9 @@ class Text:
 
     def __init__(self, name):
         self.name, self.sentences, self.words, self.examples, self.blocks = name, [], 0, 0, 0
+
+    def add_source(self, file, text):
+        self.sentences += sentences_of(file, prose_of_header(text), comment_begins(text))
 
     def add(self, file, text):
         lines = prose_of_header(text) if file.endswith(".h") else prose_of_page(text)
@@ -119,9 +136,10 @@ class Text:
         per_word = measure in ("headless", "pronouns", "examples")
         return round(WHOLE[measure] * (count - fewer) / max(self.words if per_word else len(self.sentences), 1), 1)
 
-    def errors(self, listed, together):
+    def errors(self, listed, together, measures=tuple(LIMITS)):
         """`listed`: the figures that this text has in LIST, if any; `together`: many files, not one page."""
-        for measure, (limit, more, words) in LIMITS.items():
+        for measure in measures:
+            limit, more, words = LIMITS[measure]
             limit = (listed or {}).get(measure, limit)
             if self.figure(measure, fewer=0 if listed or together else more) <= limit:
                 continue
@@ -129,7 +147,7 @@ class Text:
             worst = sorted((s for s in self.sentences if s.counts[measure]), key=lambda s: (-s.counts[measure], -s.length))
             for s in worst[:5]:
                 yield f"  {s.file}:{s.line}: {s.text}"
-        wanted = (listed or {}).get("examples", EXAMPLES if together else 0)
+        wanted = (listed or {}).get("examples", EXAMPLES if together and len(measures) == len(LIMITS) else 0)
         if self.figure("examples") < wanted:
             yield f"{self.name}: {self.figure('examples'):g} examples in 1,000 words, the least is {wanted:g}"
         if not listed and not together and not self.examples and not self.blocks:
@@ -184,6 +202,11 @@ def main(arguments):
         errors += text.errors(listed.get(text.name), together=text is headers)
     if everything.sentences:
         errors += everything.errors(None, together=True)
+    for folder in SOURCES:
+        sources = Text(folder)
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in (".h", ".c", ".cc", ".cpp")):
+            sources.add_source(str(path.relative_to(root)), path.read_text())
+        errors += sources.errors(None, together=True, measures=SOURCE_LIMITS)
     done = [n for n in listed if n in found and not any(found[n].errors(None, together=n == HEADERS))]
     if tighten:
         kept = [line for line in list_path.read_text().split("\n") if line.startswith("#")]

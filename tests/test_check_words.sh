@@ -58,6 +58,11 @@ tree; printf 'void f(int a, int b, int c, int d, int e, int one, int it, int the
 tree; printf '/* Short.\n\n * What it has, they have, whoever asks them.\n */\n' >> include/windlass/walk.h; expect 1 "include/windlass/: " "  include/windlass/walk.h:8: What it has"
 tree; printf 'int g();  // What it has, they have, whoever asks them.\n' >> include/windlass/walk.h; expect 1 "include/windlass/: " "  include/windlass/walk.h:6: What it has"
 
+# Sources: the length of sentences in their comments, each by itself.
+tree; mkdir -p src/a; printf '// It has them, and what it has.\nint a;  // %s\nint b;  // %s\n' "$(words 28)" "$(words 28)" > src/a/a.cpp; expect 0 " 0 errors"
+tree; mkdir bpf; printf 'int a;  // %s\n        // %s\n' "$(words 20)" "$(words 25)" > bpf/a.h; expect 1 "bpf/: 100% of the sentences have over 40 words" "  bpf/a.h:1: word"
+tree; mkdir tests; printf 'int a;\n/* %s\n * %s. */\nint b;\n' "$(words 20)" "$(words 25)" > tests/a.c; expect 1 "tests/: 100% of the sentences have over 40 words" "  tests/a.c:2: word"
+
 # A listed page has the figures of its line, and only gets better.
 hard() { tree; printf '\nWhat it has, they have, whoever asks them, and who does not.\n' >> README.md; printf '# pages\nREADME.md\ndocs/gone.md long=5\n' > list; }
 hard; expect 1 "README.md: "
