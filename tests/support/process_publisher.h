@@ -63,7 +63,7 @@ class ProcessPublisher {
     if (!vdso && !path.starts_with('/')) {
       manager::cut_by(published_, begin, end, [&](std::uint64_t from, std::uint64_t to, const auto& code) {
         wl_mapping mapping{from, to, 0, 0, WL_MAPPING_GENERATED};
-        if (code) mapping.kind = WL_MAPPING_MANAGED, mapping.bias = shows_managers ? code->address() : kNowhere;
+        if (code) mapping.kind = WL_MAPPING_MANAGED, mapping.table = shows_managers ? code->address() : kNowhere;
         mappings_.push_back(mapping);
       });
       return;
