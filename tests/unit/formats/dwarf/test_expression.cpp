@@ -29,19 +29,19 @@ Expected<std::uint64_t> eval(const Bytes& expression, std::optional<std::uint64_
 std::string text(const Bytes& expression) { return dwarf::expression_text(expression.view(), Architecture::kX86_64); }
 
 TEST(Expression, ConstantsOfEverySize) {
-  EXPECT_EQ(eval({0x08, 0xff}), 0xffu);
-  EXPECT_EQ(eval({0x09, 0xff}), ~0ull);
-  EXPECT_EQ(eval(Bytes{0x0a}.u16(0xfffe)), 0xfffeu);
-  EXPECT_EQ(eval(Bytes{0x0b}.u16(0xfffe)), ~1ull);
-  EXPECT_EQ(eval(Bytes{0x0c}.u32(0xfffffffe)), 0xfffffffeu);
-  EXPECT_EQ(eval(Bytes{0x0d}.u32(0xfffffffe)), ~1ull);
-  EXPECT_EQ(eval(Bytes{0x0e}.u64(0x123456789abcdef0)), 0x123456789abcdef0u);
-  EXPECT_EQ(eval(Bytes{0x0f}.u64(~0ull)), ~0ull);
-  EXPECT_EQ(eval(Bytes{0x10}.uleb(1234567)), 1234567u);
-  EXPECT_EQ(eval(Bytes{0x11}.sleb(-1234567)), static_cast<std::uint64_t>(-1234567));
-  EXPECT_EQ(eval(Bytes{0x03}.u64(0x1234)), 0x11234u);  // moved by the load bias
-  EXPECT_EQ(eval({0x30}), 0u);
-  EXPECT_EQ(eval({0x4f}), 31u);
+  EXPECT_EQ(eval({0x08, 0xff}).value(), 0xffu);
+  EXPECT_EQ(eval({0x09, 0xff}).value(), ~0ull);
+  EXPECT_EQ(eval(Bytes{0x0a}.u16(0xfffe)).value(), 0xfffeu);
+  EXPECT_EQ(eval(Bytes{0x0b}.u16(0xfffe)).value(), ~1ull);
+  EXPECT_EQ(eval(Bytes{0x0c}.u32(0xfffffffe)).value(), 0xfffffffeu);
+  EXPECT_EQ(eval(Bytes{0x0d}.u32(0xfffffffe)).value(), ~1ull);
+  EXPECT_EQ(eval(Bytes{0x0e}.u64(0x123456789abcdef0)).value(), 0x123456789abcdef0u);
+  EXPECT_EQ(eval(Bytes{0x0f}.u64(~0ull)).value(), ~0ull);
+  EXPECT_EQ(eval(Bytes{0x10}.uleb(1234567)).value(), 1234567u);
+  EXPECT_EQ(eval(Bytes{0x11}.sleb(-1234567)).value(), static_cast<std::uint64_t>(-1234567));
+  EXPECT_EQ(eval(Bytes{0x03}.u64(0x1234)).value(), 0x11234u);  // moved by the load bias
+  EXPECT_EQ(eval({0x30}).value(), 0u);
+  EXPECT_EQ(eval({0x4f}).value(), 31u);
 }
 
 TEST(Expression, AddressesOfFourBytes) {
@@ -55,27 +55,27 @@ TEST(Expression, AddressesOfFourBytes) {
     target.address_size = 4;
     return dwarf::evaluate_expression(expression.view(), target);
   };
-  EXPECT_EQ(eval(Bytes{0x03}.u32(0x1234)), 0x11234u);    // its operand is as wide
-  EXPECT_EQ(eval({0x31, 0x06}), 0x14u);                  // and so is what is loaded
-  EXPECT_EQ(eval({0x09, 0xff}), 0xffff'ffffu);           // values wrap
-  EXPECT_EQ(eval(Bytes{0x74}.sleb(16)), 8u);             // ebp + 16
-  EXPECT_EQ(eval({0x74, 0, 0x31, 0x2d}), 1u);            // lt: -8 < 1
-  EXPECT_EQ(eval({0x74, 0, 0x34, 0x26}), 0xffff'ffffu);  // shra: -8 >> 4
-  EXPECT_EQ(eval({0x74, 0, 0x34, 0x24}), 0xffff'ff80u);  // shl
+  EXPECT_EQ(eval(Bytes{0x03}.u32(0x1234)).value(), 0x11234u);    // its operand is as wide
+  EXPECT_EQ(eval({0x31, 0x06}).value(), 0x14u);                  // and so is what is loaded
+  EXPECT_EQ(eval({0x09, 0xff}).value(), 0xffff'ffffu);           // values wrap
+  EXPECT_EQ(eval(Bytes{0x74}.sleb(16)).value(), 8u);             // ebp + 16
+  EXPECT_EQ(eval({0x74, 0, 0x31, 0x2d}).value(), 1u);            // lt: -8 < 1
+  EXPECT_EQ(eval({0x74, 0, 0x34, 0x26}).value(), 0xffff'ffffu);  // shra: -8 >> 4
+  EXPECT_EQ(eval({0x74, 0, 0x34, 0x24}).value(), 0xffff'ff80u);  // shl
   EXPECT_EQ(dwarf::expression_text(Bytes{0x03}.u32(0x1234).view(), Architecture::kI386), "DW_OP_addr: 1234");
 }
 
 TEST(Expression, Registers) {
-  EXPECT_EQ(eval({0x57}), 0x700u);
-  EXPECT_EQ(eval(Bytes{0x77}.sleb(-8)), 0x6f8u);
-  EXPECT_EQ(eval({0x90, 40}), 0x2800u);
-  EXPECT_EQ(eval(Bytes{0x92, 40}.sleb(300)), 0x2800u + 300);
+  EXPECT_EQ(eval({0x57}).value(), 0x700u);
+  EXPECT_EQ(eval(Bytes{0x77}.sleb(-8)).value(), 0x6f8u);
+  EXPECT_EQ(eval({0x90, 40}).value(), 0x2800u);
+  EXPECT_EQ(eval(Bytes{0x92, 40}.sleb(300)).value(), 0x2800u + 300);
   EXPECT_EQ(eval({0x90, 0x7f}).error().code, ErrorCode::kNotFound);
 }
 
 TEST(Expression, Memory) {
-  EXPECT_EQ(eval({0x31, 0x06}), 2u);
-  EXPECT_EQ(eval(Bytes{0x10}.uleb(0x1ff).add({0x94, 1})), 0u);
+  EXPECT_EQ(eval({0x31, 0x06}).value(), 2u);
+  EXPECT_EQ(eval(Bytes{0x10}.uleb(0x1ff).add({0x94, 1})).value(), 0u);
   EXPECT_EQ(eval(Bytes{0x10}.uleb(0xbad).u8(0x06)).error().code, ErrorCode::kUnreadable);
   EXPECT_FALSE(eval({0x31, 0x94, 99}));
   EXPECT_FALSE(eval({0x31, 0x94, 0}));
@@ -83,15 +83,15 @@ TEST(Expression, Memory) {
 }
 
 TEST(Expression, StackOperations) {
-  EXPECT_EQ(eval({0x31, 0x12, 0x22}), 2u);           // dup
-  EXPECT_EQ(eval({0x31, 0x32, 0x13}), 1u);           // drop
-  EXPECT_EQ(eval({0x35, 0x32, 0x14}), 5u);           // over
-  EXPECT_EQ(eval({0x35, 0x32, 0x33, 0x15, 2}), 5u);  // pick
-  EXPECT_EQ(eval({0x35, 0x32, 0x15, 0}), 2u);
-  EXPECT_EQ(eval({0x35, 0x32, 0x16}), 5u);        // swap
-  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17}), 2u);  // rot: 3 1 2
-  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13}), 1u);
-  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13, 0x13}), 3u);
+  EXPECT_EQ(eval({0x31, 0x12, 0x22}).value(), 2u);           // dup
+  EXPECT_EQ(eval({0x31, 0x32, 0x13}).value(), 1u);           // drop
+  EXPECT_EQ(eval({0x35, 0x32, 0x14}).value(), 5u);           // over
+  EXPECT_EQ(eval({0x35, 0x32, 0x33, 0x15, 2}).value(), 5u);  // pick
+  EXPECT_EQ(eval({0x35, 0x32, 0x15, 0}).value(), 2u);
+  EXPECT_EQ(eval({0x35, 0x32, 0x16}).value(), 5u);        // swap
+  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17}).value(), 2u);  // rot: 3 1 2
+  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13}).value(), 1u);
+  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13, 0x13}).value(), 3u);
 }
 
 TEST(Expression, Arithmetic) {
@@ -120,31 +120,31 @@ TEST(Expression, Arithmetic) {
   EXPECT_EQ(binary(3, 0x2b, 2), 1);
   EXPECT_EQ(binary(2, 0x2c, 2), 1);
   EXPECT_EQ(binary(2, 0x2e, 2), 0);
-  EXPECT_EQ(eval(Bytes{0x11}.sleb(-5).u8(0x19)), 5u);  // abs
-  EXPECT_EQ(eval({0x35, 0x1f}), static_cast<std::uint64_t>(-5));
-  EXPECT_EQ(eval({0x30, 0x20}), ~0ull);
-  EXPECT_EQ(eval(Bytes{0x35, 0x23}.uleb(1000)), 1005u);
+  EXPECT_EQ(eval(Bytes{0x11}.sleb(-5).u8(0x19)).value(), 5u);  // abs
+  EXPECT_EQ(eval({0x35, 0x1f}).value(), static_cast<std::uint64_t>(-5));
+  EXPECT_EQ(eval({0x30, 0x20}).value(), ~0ull);
+  EXPECT_EQ(eval(Bytes{0x35, 0x23}.uleb(1000)).value(), 1005u);
 }
 
 TEST(Expression, ThePltOfEveryProgram) {
   // rsp + 8 + ((rip & 15) >= 11) << 3, with rsp = 0x700 and rip = 0x1000
   const Bytes plt{0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
-  EXPECT_EQ(eval(plt), 0x708u);
+  EXPECT_EQ(eval(plt).value(), 0x708u);
   EXPECT_EQ(text(plt),
             "DW_OP_breg7 (rsp): 8; DW_OP_breg16 (rip): 0; DW_OP_lit15; DW_OP_and; DW_OP_lit11; DW_OP_ge; "
             "DW_OP_lit3; DW_OP_shl; DW_OP_plus");
 }
 
 TEST(Expression, InitialValueIsPushedFirst) {
-  EXPECT_EQ(eval({0x38, 0x1c}, 0x1000), 0xff8u);
-  EXPECT_EQ(eval({}, 0x1000), 0x1000u);
+  EXPECT_EQ(eval({0x38, 0x1c}, 0x1000).value(), 0xff8u);
+  EXPECT_EQ(eval({}, 0x1000).value(), 0x1000u);
 }
 
 TEST(Expression, Branches) {
-  EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(1).add({0x35, 0x36})), 6u);               // skip over lit5
-  EXPECT_EQ(eval(Bytes{0x31, 0x28}.u16(1).add({0x35, 0x36})), 6u);               // taken
-  EXPECT_EQ(eval(Bytes{0x37, 0x30, 0x28}.u16(1).add({0x35, 0x36, 0x22})), 11u);  // not taken
-  EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(0)), 1u);                                 // to exactly the end
+  EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(1).add({0x35, 0x36})).value(), 6u);               // skip over lit5
+  EXPECT_EQ(eval(Bytes{0x31, 0x28}.u16(1).add({0x35, 0x36})).value(), 6u);               // taken
+  EXPECT_EQ(eval(Bytes{0x37, 0x30, 0x28}.u16(1).add({0x35, 0x36, 0x22})).value(), 11u);  // not taken
+  EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(0)).value(), 1u);                                 // to exactly the end
   EXPECT_FALSE(eval(Bytes{0x31, 0x2f}.u16(1)));                                  // and past it
 }
 
@@ -192,7 +192,7 @@ TEST(HostileExpression, AllFail) {
 TEST(HostileExpression, StackLimit) {
   Bytes pushes;
   for (std::size_t i = 0; i < dwarf::kMaxExpressionStack; ++i) pushes.u8(0x31);
-  EXPECT_EQ(eval(pushes), 1u);
+  EXPECT_EQ(eval(pushes).value(), 1u);
   pushes.u8(0x31);
   EXPECT_EQ(eval(pushes).error().code, ErrorCode::kLimit);
 }
@@ -200,7 +200,7 @@ TEST(HostileExpression, StackLimit) {
 TEST(HostileExpression, StepLimit) {
   Bytes steps{0x31};
   while (steps.size() < dwarf::kMaxExpressionSteps) steps.u8(0x96);  // nop
-  EXPECT_EQ(eval(steps), 1u);
+  EXPECT_EQ(eval(steps).value(), 1u);
   steps.u8(0x96);
   EXPECT_EQ(eval(steps).error().code, ErrorCode::kLimit);
 }
