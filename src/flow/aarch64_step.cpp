@@ -7,19 +7,20 @@
 namespace windlass::flow {
 namespace {
 
-using State = SymbolicState<AArch64::kSlots>;
 using a64::Word;
 
 constexpr unsigned kZero = 31;             // as a general register of most instructions
 constexpr unsigned kFirstVectorSlot = 36;  // Registers::slot_of(d8)
 constexpr std::int64_t kRtSigreturn = 139, kExit = 93, kExitGroup = 94;
 
-class Execution {
+class A64Execution {
  public:
-  Execution(Word word, Path<AArch64>& path) : word_(word), path_(path), state_(path.state) {}
+  A64Execution(Word word, Path<AArch64>& path) : word_(word), path_(path), state_(path.state) {}
   Flow run();
 
  private:
+  using State = SymbolicState<AArch64::kSlots>;
+
   [[nodiscard]] Value x(unsigned n) const { return n == kZero ? Value::constant(0) : state_[n]; }
   [[nodiscard]] Value x_or_sp(unsigned n) const { return state_[n]; }
   void set_x(unsigned n, const Value& value) {
@@ -70,7 +71,7 @@ class Execution {
   std::uint64_t pc_ = 0;
 };
 
-Flow Execution::run() {
+Flow A64Execution::run() {
   pc_ = path_.pc;
   path_.pc += 4;
   if (word_.bits >> 16 == 0) return {.kind = Flow::kStop};  // udf
@@ -99,7 +100,7 @@ Flow Execution::run() {
 
 // ---- data processing ----------------------------------------------------------------------------------------------
 
-void Execution::immediate() {
+void A64Execution::immediate() {
   switch (word_.field(23, 3)) {
     case 0:
     case 1: {  // adr, adrp
@@ -137,7 +138,7 @@ void Execution::immediate() {
   }
 }
 
-void Execution::add_immediate() {
+void A64Execution::add_immediate() {
   const bool sets_flags = word_.bit(29);
   const std::int64_t amount = std::int64_t{word_.field(10, 12)} << (word_.bit(22) ? 12 : 0);
   const Value value = narrowed(x_or_sp(word_.rn()).plus(word_.bit(30) ? -amount : amount));
@@ -151,7 +152,7 @@ void Execution::add_immediate() {
   flow_.sets_frame_pointer = word_.rd() == aarch64::kX29 && word_.rn() == aarch64::kSp && !sets_flags;
 }
 
-void Execution::move_wide() {
+void A64Execution::move_wide() {
   const unsigned shift = word_.field(21, 2) * 16;
   const std::uint64_t part = std::uint64_t{word_.field(5, 16)} << shift;
   const Value old = x(word_.rd());
@@ -169,7 +170,7 @@ void Execution::move_wide() {
 }
 
 // left +- (right << shift), where one of them is a constant; or a jump table's base plus its entry.
-Value Execution::sum(const Value& left, Value right, unsigned shift, bool subtract) const {
+Value A64Execution::sum(const Value& left, Value right, unsigned shift, bool subtract) const {
   if (left.is_constant() && right.kind == Value::kTableEntry && !subtract) {
     const std::int64_t distance = left.minus(right);
     if (distance != static_cast<std::int32_t>(distance)) return {};
@@ -184,7 +185,7 @@ Value Execution::sum(const Value& left, Value right, unsigned shift, bool subtra
   return {};
 }
 
-void Execution::add_register() {
+void A64Execution::add_register() {
   const bool subtract = word_.bit(30);
   const bool sets_flags = word_.bit(29);
   if (word_.bit(21)) {  // extended: sp is allowed, an index may be narrow
@@ -210,7 +211,7 @@ void Execution::add_register() {
   set_x(word_.rd(), shifts_left ? narrowed(sum(x(word_.rn()), x(word_.rm()), word_.field(10, 6), subtract)) : Value());
 }
 
-void Execution::data_register() {
+void A64Execution::data_register() {
   if (!word_.bit(28)) {
     if (word_.bit(24)) {
       add_register();
@@ -238,7 +239,7 @@ void Execution::data_register() {
 }
 
 // Most write a vector register; the conversions and moves to general ones do not.
-void Execution::vector() {
+void A64Execution::vector() {
   const unsigned to = word_.rd();
   if (word_.is(0xffff'fc00, 0x9e66'0000)) {  // fmov xd, dn
     set_x(to, d(word_.rn()));
@@ -267,15 +268,15 @@ void Execution::vector() {
 
 // ---- loads and stores ---------------------------------------------------------------------------------------------
 
-Value Execution::base() {
+Value A64Execution::base() {
   if (word_.rn() == aarch64::kX29) flow_.uses_frame_pointer = flow_.addresses_frame = true;
   return x_or_sp(word_.rn());
 }
 
-void Execution::write_back(const Value& address) { set_x_or_sp(word_.rn(), address); }
+void A64Execution::write_back(const Value& address) { set_x_or_sp(word_.rn(), address); }
 
-void Execution::transfer(bool is_vector, unsigned reg, const Value& address, unsigned size, bool load,
-                         bool sign_extends) {
+void A64Execution::transfer(bool is_vector, unsigned reg, const Value& address, unsigned size, bool load,
+                            bool sign_extends) {
   if (load) {
     // The lower half of a vector register is its first eight bytes in memory.
     const Value value = size == 8 || (is_vector && size == 16) ? state_.load(address, 8) : Value();
@@ -293,7 +294,7 @@ void Execution::transfer(bool is_vector, unsigned reg, const Value& address, uns
   state_.store(address, size, is_vector ? d(reg) : x(reg));
 }
 
-void Execution::pair() {
+void A64Execution::pair() {
   const bool is_vector = word_.bit(26);
   const bool load = word_.bit(22);
   const unsigned kind = word_.field(30, 2);
@@ -314,7 +315,7 @@ void Execution::pair() {
   if (mode == 1 || mode == 3) write_back(moved);
 }
 
-void Execution::indexed_single(unsigned size, bool load) {
+void A64Execution::indexed_single(unsigned size, bool load) {
   const bool is_vector = word_.bit(26);
   if (word_.field(10, 2) == 2) {  // register offset
     const Value at = base();
@@ -346,7 +347,7 @@ void Execution::indexed_single(unsigned size, bool load) {
   set_x(word_.rd(), {});
 }
 
-void Execution::single() {
+void A64Execution::single() {
   const bool is_vector = word_.bit(26);
   const unsigned operation = word_.field(22, 2);
   const unsigned size = is_vector && (operation & 2) != 0 ? 16 : 1u << word_.field(30, 2);
@@ -371,7 +372,7 @@ void Execution::single() {
 }
 
 // Exclusive and ordered accesses, compare and swap.
-void Execution::exclusive() {
+void A64Execution::exclusive() {
   const bool load = word_.bit(22);
   const bool compares = word_.bit(23) && word_.bit(21);
   const bool pairs = !word_.bit(23) && word_.bit(21);
@@ -394,7 +395,7 @@ void Execution::exclusive() {
 }
 
 // ld1-ld4, st1-st4.
-void Execution::vector_structure() {
+void A64Execution::vector_structure() {
   const bool load = word_.bit(22);
   const unsigned whole = word_.bit(30) ? 16 : 8;
   unsigned registers = 4;
@@ -425,7 +426,7 @@ void Execution::vector_structure() {
   write_back(word_.rm() == kZero ? at.plus(bytes) : index.is_constant() ? at.plus(index.addend) : Value());
 }
 
-void Execution::load_or_store() {
+void A64Execution::load_or_store() {
   if (word_.is_pair()) {
     pair();
   } else if (word_.is_literal()) {
@@ -458,7 +459,7 @@ void Execution::load_or_store() {
 
 // ---- branches, system ---------------------------------------------------------------------------------------------
 
-void Execution::branch_register() {
+void A64Execution::branch_register() {
   const Value to = state_[word_.rn()];
   if (word_.is_ret()) {
     const bool authenticates = word_.authenticates();
@@ -483,7 +484,7 @@ void Execution::branch_register() {
   flow_.value = x(word_.rn());
 }
 
-void Execution::system_call() {
+void A64Execution::system_call() {
   const Value number = state_[8];
   if (number.is_constant() && number.addend == kRtSigreturn) {
     const Value frame = state_[aarch64::kSp];
@@ -504,7 +505,7 @@ void Execution::system_call() {
 }
 
 // hs, lo, hi, ls: what an unsigned comparison lets through.
-void Execution::note_limit() {
+void A64Execution::note_limit() {
   switch (word_.field(0, 4)) {
     case 2: path_.limit = path_.compared - 1; break;
     case 3: flow_.limit = path_.compared - 1; break;
@@ -514,7 +515,7 @@ void Execution::note_limit() {
   }
 }
 
-void Execution::branch_or_system() {
+void A64Execution::branch_or_system() {
   if (word_.is_b() || word_.is_bl()) {
     flow_.target = word_.branch_target(pc_);
     flow_.kind = word_.is_bl() ? Flow::kCall : Flow::kJump;
@@ -550,7 +551,7 @@ Flow AArch64::step(CodeReader& code, Path<AArch64>& path) {
   std::uint32_t word = 0;
   if (path.pc % 4 != 0 || code.read(path.pc, reinterpret_cast<std::uint8_t*>(&word), sizeof word) != sizeof word)
     return {.kind = Flow::kStop};
-  return Execution(Word{word}, path).run();
+  return A64Execution(Word{word}, path).run();
 }
 
 }  // namespace windlass::flow

@@ -14,7 +14,6 @@ namespace windlass::flow {
 
 namespace {
 
-using State = SymbolicState<X86_64::kSlots>;
 using x86_64::dwarf_number;
 using x86_64::kRbp;
 using x86_64::kRsp;
@@ -26,14 +25,16 @@ bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
 }
 
 // One instruction being executed on a path.
-class Execution {
+class X86Execution {
  public:
-  Execution(const ZydisDecoder& decoder, CodeReader& code, Path<X86_64>& path)
+  X86Execution(const ZydisDecoder& decoder, CodeReader& code, Path<X86_64>& path)
       : decoder_(decoder), code_(code), path_(path), state_(path.state) {}
 
   Flow run();
 
  private:
+  using State = SymbolicState<X86_64::kSlots>;
+
   bool decode();
   [[nodiscard]] Value address_of(const ZydisDecodedOperand& operand) const;
   [[nodiscard]] Value table_at(const ZydisDecodedOperand& operand) const;
@@ -63,7 +64,7 @@ class Execution {
   ZydisDecodedOperand operands_[ZYDIS_MAX_OPERAND_COUNT];
 };
 
-bool Execution::decode() {
+bool X86Execution::decode() {
   std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
   const std::size_t size = code_.read(path_.pc, bytes, sizeof bytes);
   return size > 0 && ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, bytes, size, &info_, operands_));
@@ -71,7 +72,7 @@ bool Execution::decode() {
 
 // ---- operands -----------------------------------------------------------------------------------------------------
 
-Value Execution::address_of(const ZydisDecodedOperand& operand) const {
+Value X86Execution::address_of(const ZydisDecodedOperand& operand) const {
   const auto& memory = operand.mem;
   if (memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS || info_.address_width != 64)
     return {};
@@ -91,7 +92,7 @@ Value Execution::address_of(const ZydisDecodedOperand& operand) const {
 }
 
 // The constant part of an address with an index: where a table starts. Unknown if there is no index.
-Value Execution::table_at(const ZydisDecodedOperand& operand) const {
+Value X86Execution::table_at(const ZydisDecodedOperand& operand) const {
   const auto& memory = operand.mem;
   if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || memory.index == ZYDIS_REGISTER_NONE || info_.address_width != 64 ||
       memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS)
@@ -102,7 +103,7 @@ Value Execution::table_at(const ZydisDecodedOperand& operand) const {
   return table.is_constant() && table.addend != 0 ? table : Value();
 }
 
-Value Execution::value_of(const ZydisDecodedOperand& operand) const {
+Value X86Execution::value_of(const ZydisDecodedOperand& operand) const {
   if (operand.type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
     return Value::constant(operand.imm.is_signed ? static_cast<std::uint64_t>(operand.imm.value.s)
                                                  : operand.imm.value.u);
@@ -120,7 +121,7 @@ Value Execution::value_of(const ZydisDecodedOperand& operand) const {
   return state_.load(address_of(operand), operand.size / 8u);
 }
 
-void Execution::assign(const ZydisDecodedOperand& to, const Value& value) {
+void X86Execution::assign(const ZydisDecodedOperand& to, const Value& value) {
   if (to.type == ZYDIS_OPERAND_TYPE_MEMORY) {
     state_.store(address_of(to), to.size / 8u, value);
     return;
@@ -137,17 +138,17 @@ void Execution::assign(const ZydisDecodedOperand& to, const Value& value) {
 }
 
 // Everything an instruction not modelled writes becomes unknown.
-void Execution::forget_writes() {
+void X86Execution::forget_writes() {
   for (unsigned i = 0; i < info_.operand_count; ++i)
     if ((operands_[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0) assign(operands_[i], {});
 }
 
-void Execution::push(const Value& value) {
+void X86Execution::push(const Value& value) {
   state_[kRsp] = state_[kRsp].plus(-8);
   state_.store(state_[kRsp], 8, value);
 }
 
-Value Execution::pop() {
+Value X86Execution::pop() {
   const Value value = state_.load(state_[kRsp], 8);
   state_[kRsp] = state_[kRsp].plus(8);
   return value;
@@ -155,7 +156,7 @@ Value Execution::pop() {
 
 // ---- instructions that compute ------------------------------------------------------------------------------------
 
-void Execution::arithmetic() {
+void X86Execution::arithmetic() {
   const auto& to = operands_[0];
   const Value left = value_of(to);
   const Value right = value_of(operands_[1]);
@@ -193,7 +194,7 @@ void Execution::arithmetic() {
   assign(to, value);
 }
 
-void Execution::move() {
+void X86Execution::move() {
   switch (info_.mnemonic) {
     case ZYDIS_MNEMONIC_LEA: assign(operands_[0], address_of(operands_[1])); return;
     case ZYDIS_MNEMONIC_MOVSXD: {
@@ -206,14 +207,14 @@ void Execution::move() {
   }
 }
 
-void Execution::exchange() {
+void X86Execution::exchange() {
   const Value left = value_of(operands_[0]);
   const Value right = value_of(operands_[1]);
   assign(operands_[0], right);
   assign(operands_[1], left);
 }
 
-void Execution::enter() {
+void X86Execution::enter() {
   push(state_[kRbp]);
   const Value frame = state_[kRsp];
   state_[kRbp] = frame;
@@ -235,7 +236,7 @@ bool takes_return_address(CodeReader& code, std::uint64_t target) {
   return b[0] == 0x48 && b[1] == 0x8d && b[2] == 0x64 && b[3] == 0x24 && b[4] == 0x08;              // lea rsp, [rsp+8]
 }
 
-Flow Execution::call() {
+Flow X86Execution::call() {
   const std::uint64_t next = path_.pc;
   Flow flow{.kind = Flow::kCall};
   if (operands_[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
@@ -250,7 +251,7 @@ Flow Execution::call() {
   return flow;
 }
 
-Flow Execution::jump() {
+Flow X86Execution::jump() {
   const auto& to = operands_[0];
   if (to.type == ZYDIS_OPERAND_TYPE_IMMEDIATE) return {.kind = Flow::kJump, .target = path_.pc + to.imm.value.u};
   const Value target = value_of(to);
@@ -271,7 +272,7 @@ Flow Execution::jump() {
   return {.kind = Flow::kJumpTo, .value = target};
 }
 
-Flow Execution::branch() {
+Flow X86Execution::branch() {
   const auto& to = operands_[0];
   if (to.type != ZYDIS_OPERAND_TYPE_IMMEDIATE) return {.kind = Flow::kStop};
   Flow flow{.kind = Flow::kBranch, .target = path_.pc + to.imm.value.u};
@@ -287,7 +288,7 @@ Flow Execution::branch() {
   return flow;
 }
 
-Flow Execution::return_to(std::uint64_t extra) {
+Flow X86Execution::return_to(std::uint64_t extra) {
   const Value address = pop();
   state_[kRsp] = state_[kRsp].plus(static_cast<std::int64_t>(extra));
   // What was pushed here is jumped to; but the return address itself may have been popped before and pushed again.
@@ -302,7 +303,7 @@ Flow Execution::return_to(std::uint64_t extra) {
 }
 
 // rt_sigreturn takes everything from the frame the kernel has made.
-Flow Execution::system_call() {
+Flow X86Execution::system_call() {
   constexpr std::int64_t kSigreturn = 15;
   if (state_[kRax].is_constant() && state_[kRax].addend == kSigreturn) {
     const Value frame = state_[kRsp];
@@ -315,7 +316,7 @@ Flow Execution::system_call() {
   return {};
 }
 
-void Execution::note_frame_pointer(Flow& flow) const {
+void X86Execution::note_frame_pointer(Flow& flow) const {
   constexpr std::int64_t kLargestLocal = 1 << 16, kLargestArgument = 256;
   for (unsigned i = 0; i < info_.operand_count; ++i) {
     const auto& operand = operands_[i];
@@ -340,7 +341,7 @@ void Execution::note_frame_pointer(Flow& flow) const {
 
 // ---- one instruction ----------------------------------------------------------------------------------------------
 
-Flow Execution::execute() {
+Flow X86Execution::execute() {
   const auto& first = operands_[0];
   switch (info_.mnemonic) {
     case ZYDIS_MNEMONIC_RET: return return_to(first.type == ZYDIS_OPERAND_TYPE_IMMEDIATE ? first.imm.value.u : 0);
@@ -390,7 +391,7 @@ Flow Execution::execute() {
   return {};
 }
 
-Flow Execution::run() {
+Flow X86Execution::run() {
   if (!decode()) return {.kind = Flow::kStop};
   path_.pc += info_.length;
   Flow flow = execute();
@@ -412,7 +413,7 @@ Flow Execution::run() {
 
 X86_64::X86_64() { ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
 
-Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return Execution(decoder_, code, path).run(); }
+Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return X86Execution(decoder_, code, path).run(); }
 
 void X86_64::forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept) {
   take_back_record(state);

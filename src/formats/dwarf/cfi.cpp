@@ -80,11 +80,6 @@ Expected<const Cie*> CfiReader::cached_cie(std::uint64_t offset) {
   return last_cie_;
 }
 
-Expected<const Cie*> CfiReader::cie_at(std::uint64_t offset) {
-  if (last_cie_ != nullptr && last_cie_->offset == offset) return last_cie_;
-  return cached_cie(offset);
-}
-
 bool CfiReader::parse_fde(const EntryHeader& header, Fde& fde, Error& problem) {
   std::uint64_t cie_offset = 0;
   if (!parser().cie_offset(header, cie_offset, problem)) return false;

@@ -104,9 +104,8 @@ class CfiReader {
   };
   bool next(Entry& entry);
 
-  // The FDE or CIE whose length field is at `offset`.
+  // The FDE whose length field is at `offset`.
   [[nodiscard]] Expected<Fde> fde_at(std::uint64_t offset);
-  [[nodiscard]] Expected<const Cie*> cie_at(std::uint64_t offset);
 
   [[nodiscard]] const CfiSection& section() const { return section_; }
   [[nodiscard]] std::uint64_t position() const { return position_; }  // of the next entry

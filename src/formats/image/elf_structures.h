@@ -49,35 +49,18 @@ inline Elf64_Sym widened(const Elf32_Sym& from) {
 inline Elf64_auxv_t widened(const Elf32_auxv_t& from) { return {from.a_type, {from.a_un.a_val}}; }
 inline Elf64_Dyn widened(const Elf32_Dyn& from) { return {from.d_tag, {from.d_un.d_val}}; }
 
+// The 32-bit structure of a 64-bit one. For their types alone: they have no body.
+Elf32_Ehdr narrowed(const Elf64_Ehdr& from);
+Elf32_Phdr narrowed(const Elf64_Phdr& from);
+Elf32_Shdr narrowed(const Elf64_Shdr& from);
+Elf32_Chdr narrowed(const Elf64_Chdr& from);
+Elf32_Sym narrowed(const Elf64_Sym& from);
+Elf32_Dyn narrowed(const Elf64_Dyn& from);
+Elf32_auxv_t narrowed(const Elf64_auxv_t& from);
+
 template <typename Wide>
-struct Narrow;
-template <>
-struct Narrow<Elf64_Ehdr> {
-  using Type = Elf32_Ehdr;
-};
-template <>
-struct Narrow<Elf64_Phdr> {
-  using Type = Elf32_Phdr;
-};
-template <>
-struct Narrow<Elf64_Shdr> {
-  using Type = Elf32_Shdr;
-};
-template <>
-struct Narrow<Elf64_Chdr> {
-  using Type = Elf32_Chdr;
-};
-template <>
-struct Narrow<Elf64_Sym> {
-  using Type = Elf32_Sym;
-};
-template <>
-struct Narrow<Elf64_Dyn> {
-  using Type = Elf32_Dyn;
-};
-template <>
-struct Narrow<Elf64_auxv_t> {
-  using Type = Elf32_auxv_t;
+struct Narrow {
+  using Type = decltype(narrowed(Wide()));
 };
 
 }  // namespace detail

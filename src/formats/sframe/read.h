@@ -70,7 +70,6 @@ class Section {
     return functions_at_ + std::uint64_t{number} * record_size();
   }
   [[nodiscard]] std::uint64_t begin_of(std::uint64_t record, std::int64_t start) const;
-  [[nodiscard]] Expected<Function> function3(std::uint64_t record) const;
   [[nodiscard]] Expected<Function> last_at_or_before(std::uint64_t address) const;
   // The row at `position`, behind which it then is.
   [[nodiscard]] Expected<StoredRow> stored_row(const Function& function, std::uint64_t& position) const;

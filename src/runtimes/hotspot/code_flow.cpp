@@ -8,6 +8,7 @@
 
 #include "base/registers.h"
 #include "flow/stack_effect.h"
+#include "runtimes/hotspot/code_map.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
@@ -17,7 +18,7 @@ using Kind = StackEffect::Kind;
 using Cfa = FrameState::Cfa;
 using Place = FrameState::Place;
 
-constexpr std::int32_t kSlot = 8, kSenderAt = -8;  // frame::interpreter_frame_sender_sp_offset * 8
+constexpr std::int32_t kSlot = kWord, kSenderAt = -kSlot;  // frame::interpreter_frame_sender_sp_offset * 8
 constexpr RegisterNumber kRdx = 1, kR13 = 13;
 
 // CFA = rsp + cfa + (rbx + 15 & -16), or rsp + cfa + rbx.
