@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
     return windlass::cli::kUsage;
   }
   if (names_no_command(argc, argv)) {
-    windlass::cli::say("windlass record: no command stands behind --; -a records the whole machine\n");
+    windlass::cli::say(
+        "windlass record: no command stands behind --. Way out: name a command, or -a for the whole machine\n");
     return windlass::cli::kUsage;
   }
   try {

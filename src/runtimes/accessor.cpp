@@ -46,7 +46,9 @@ Expected<Load> read_load(const Memory& memory, std::uint64_t function) {
   if (!memory.read(function, code, sizeof code))
     return fail(ErrorCode::kUnreadable, "an accessor's code cannot be read", function);
   const auto load = load_of(code, function);
-  if (!load) return fail(ErrorCode::kUnsupported, "an accessor is more than a load", function);
+  if (!load)
+    return fail(ErrorCode::kUnsupported, "an accessor of the runtime is more than a load: its release is not known",
+                function);
   return *load;
 }
 

@@ -147,7 +147,7 @@ Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, s
   };
   const auto done = map_.for_each_value(function, function.stack, each);
   if (done && bad != 0)
-    return fail(ErrorCode::kMalformed, "Go's table has less than nothing on the stack", function.begin,
+    return fail(ErrorCode::kMalformed, "Go's table gives a negative stack depth", function.begin,
                 static_cast<std::uint64_t>(std::int64_t{bad}));
   return done;
 }

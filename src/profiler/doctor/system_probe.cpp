@@ -61,7 +61,7 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
                    "use a kernel that has it, and report this one with the output of windlass doctor -v");
   if (facts.btf_given && trial.error == ENOENT)
     return refused(name, RefusalKind::kMissing,
-                   "tracepoints are looked up in the kernel's own type information only, which is not to be had",
+                   "the kernel's type information (/sys/kernel/btf/vmlinux) is missing, and tracepoints need it",
                    fmt::format("mount -t sysfs sysfs /sys, or put the file at /boot/vmlinux-{}", facts.release));
   const bool privilege = trial.error == EPERM || trials.program != 0;
   return refused(name, privilege ? RefusalKind::kPrivilege : RefusalKind::kMissing,

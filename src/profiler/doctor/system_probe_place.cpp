@@ -66,7 +66,7 @@ Probe probe_pid_namespace(const SystemFacts& facts) {
             "mount -t proc proc /proc", RefusalKind::kMissing};
   if (facts.proc_of_other_namespace)
     return {name, ProbeState::kRefused,
-            "/proc shows the processes of another PID namespace than this one, so mappings would be other processes'",
+            "/proc is that of another PID namespace: its process ids mean other processes here",
             "mount -t proc proc /proc inside, as unshare --mount-proc does", RefusalKind::kMissing};
   if (!facts.child_pid_namespace()) return ok(name, "the initial one");
   return limited(name, fmt::format("pid:[{}], not the initial one: only its processes are seen", facts.pid_namespace),

@@ -78,7 +78,7 @@ class PprofReader {
     }
     if (error_) return Failure(*error_);
     if (strings_.empty() || sample_types_.empty())
-      return fail(ErrorCode::kMalformed, "not a pprof profile: no string table or no sample types", 0);
+      return fail(ErrorCode::kMalformed, "not a pprof profile: it has no string table or no sample types", 0);
     return std::move(profile_);
   }
 

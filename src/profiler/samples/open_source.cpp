@@ -11,7 +11,7 @@ std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, con
                                                          PerfSampler::ProcessSink sink, SystemError&& why) {
   auto sampler = PerfSampler::open(frequency, targets.chosen(), std::move(sink));
   if (!sampler) {
-    why.text += fmt::format(". Nor without BPF: {}", sampler.error().text);
+    why.text += fmt::format(". Without BPF it fails, too: {}", sampler.error().text);
     return std::unexpected(std::move(why));
   }
   OpenedSource opened;

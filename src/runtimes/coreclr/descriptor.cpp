@@ -99,8 +99,8 @@ Expected<Descriptor> Descriptor::read(const Memory& memory, std::uint64_t addres
   const auto stored = read_value<Stored>(memory, address);
   if (!stored) return fail(ErrorCode::kUnreadable, "the runtime's contract descriptor cannot be read", address);
   if (stored->magic != kMagic)
-    return fail(ErrorCode::kMalformed, "the runtime's contract descriptor has another beginning", address,
-                stored->magic);
+    return fail(ErrorCode::kMalformed, "the runtime's contract descriptor does not begin with its magic number",
+                address, stored->magic);
   if ((stored->flags & k32Bit) != 0)
     return fail(ErrorCode::kUnsupported, "contract descriptor of a 32-bit runtime", address, stored->flags);
   if (stored->text_size > kMaxText || stored->pointer_count > kMaxPointers)

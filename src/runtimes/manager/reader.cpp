@@ -281,7 +281,7 @@ Failure manager::failed(Looked looked, std::uint64_t address) {
     case Looked::kUnreadable: return fail(ErrorCode::kUnreadable, "code manager's table cannot be read", address);
     case Looked::kBadPlace:
       return fail(ErrorCode::kOutOfRange, "code manager's table leads out of one of its sections", address);
-    case Looked::kBadRow: return fail(ErrorCode::kMalformed, "row in a code manager's table is none", address);
+    case Looked::kBadRow: return fail(ErrorCode::kMalformed, "row in a code manager's table is malformed", address);
     case Looked::kNoRoom:
       return fail(ErrorCode::kLimit, "expressions of a code manager's row do not fit into the room given", address);
     case Looked::kChanging:

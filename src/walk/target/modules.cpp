@@ -123,8 +123,10 @@ class ModuleAdder {
 
   void add_file(const FileGroup& group) {
     const os::ProcMap& first = *group.maps.front();
-    const auto headers = first.offset == 0 ? read_loaded_headers(target_.space.memory(), first.begin)
-                                           : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "not mapped", 0));
+    const auto headers =
+        first.offset == 0
+            ? read_loaded_headers(target_.space.memory(), first.begin)
+            : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "the image's headers are not mapped", 0));
     const std::string build_id = headers ? headers->build_id : std::string();
     const auto opened = open(group, build_id);
     if (first.whole_image) {

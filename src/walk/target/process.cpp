@@ -178,7 +178,8 @@ void LiveProcess::read_threads(Target& target) {
 std::uint64_t Target::release() { return attachment != nullptr ? attachment->release() : 0; }
 
 Expected<Refreshed> Target::refresh() {
-  if (attachment == nullptr) return fail(ErrorCode::kUnsupported, "a dump is what it is: only a process changes", 0);
+  if (attachment == nullptr)
+    return fail(ErrorCode::kUnsupported, "a dump does not change: only a process can be read again", 0);
   return attachment->refresh(*this);
 }
 
@@ -186,7 +187,8 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   if (pid == 0 || pid > INT32_MAX)
     return fail(ErrorCode::kSystem, "no such process", pid, static_cast<std::uint64_t>(ESRCH));
   if (pid == static_cast<std::uint64_t>(::getpid()))
-    return fail(ErrorCode::kUnsupported, "a process cannot stop itself", pid);
+    return fail(ErrorCode::kUnsupported,
+                "a process cannot stop itself: walk the own process by StackWalker or windlass_backtrace()", pid);
   return walk::LiveProcess::open(static_cast<pid_t>(pid), options);
 }
 

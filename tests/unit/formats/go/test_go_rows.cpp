@@ -161,7 +161,7 @@ TEST(GoRows, LessThanNothingOnTheStackIsAnError) {
   fake::Program program;
   const std::uint64_t begin = program.add("main.f", {0x90, 0x90, 0xc3}, {{1, 0}, {1, -24}, {1, 0}});
   EXPECT_EQ(rows_of(program, begin),
-            (Rows{"0-1 r7+8 pc=[cfa-8]", "2-3 r7+8 pc=[cfa-8]", "Go's table has less than nothing on the stack"}));
+            (Rows{"0-1 r7+8 pc=[cfa-8]", "2-3 r7+8 pc=[cfa-8]", "Go's table gives a negative stack depth"}));
   const GoRows rows(program.table(), program.image());
   FrameRow row;
   EXPECT_EQ(rows.row_at(begin + 1, row).error().code, ErrorCode::kMalformed);
