@@ -475,8 +475,8 @@ TEST(EhFrameHdr, BinarySearch) {
   EXPECT_EQ(header->fde_count, 3u);
   EXPECT_FALSE(header->fde_address(0x10fff));
   EXPECT_EQ(header->fde_address(0x11000).value(), 0x10010u);
-  EXPECT_EQ(header->fde_address(0x12fff), 0x10020u);
-  EXPECT_EQ(header->fde_address(~0ull), 0x10030u);
+  EXPECT_EQ(header->fde_address(0x12fff).value(), 0x10020u);
+  EXPECT_EQ(header->fde_address(~0ull).value(), 0x10030u);
 }
 
 TEST(EhFrameHdr, HugeCountIsClamped) {
