@@ -309,8 +309,8 @@ TEST(ManagedWalk, PlacesOfAFrameAreRead) {
   ManagedWalker walker(stack.thread, stack.registers(), 0);
   ASSERT_TRUE(walker.next());
   const CrawlFrame& frame = walker.frame();
-  EXPECT_EQ(frame.value(stack.space->memory(), method.generic_context), 0x6e6eu);
-  EXPECT_EQ(frame.value(stack.space->memory(), method.this_object), 0x7155u);
+  EXPECT_EQ(frame.value(stack.space->memory(), method.generic_context).value(), 0x6e6eu);
+  EXPECT_EQ(frame.value(stack.space->memory(), method.this_object).value(), 0x7155u);
   EXPECT_EQ(frame.value(stack.space->memory(), {}).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(frame.value(stack.space->memory(), {.base = FramePlace::kInRegister, .reg = kR12}).error().code,
             ErrorCode::kNotFound);

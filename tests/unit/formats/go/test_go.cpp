@@ -112,8 +112,8 @@ TEST(SwitchedStack, IsNoneForCallersOfWhoLeavesIt) {
   };
   const Expressions made = expressions_of({-8, {0x30, 0xb8, 0x38}, 0, true});
   for (const ByteView expression : {view(made.cfa), view(made.back)}) {
-    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0), none, std::nullopt, 0, 8}), 0U);
-    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0x2000), memory, std::nullopt, 0, 8}), 0x1000U);
+    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0), none, std::nullopt, 0, 8}).value(), 0U);
+    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0x2000), memory, std::nullopt, 0, 8}).value(), 0x1000U);
   }
 }
 
