@@ -153,8 +153,9 @@ class Check:
         for preset in re.findall(r"--preset (\w+)", text):
             if preset not in presets:
                 self.errors.append(f"{block}: there is no preset {preset}")
-        for script in re.findall(r"(?:^|\s)((?:\./|tests/|bench/|cmake/)[\w./-]+\.(?:sh|py)|\./(?:demo|test))\b", text):
-            if not os.access(self.root / script, os.X_OK):
+        for reads, script in re.findall(r"(?:^|\s|'|\")(\. )?((?:\./|tests/|bench/|cmake/)[\w./-]+\.(?:sh|py)|\./(?:demo|test))\b",
+                                        text):
+            if not os.access(self.root / script, os.R_OK if reads else os.X_OK):
                 self.errors.append(f"{block}: there is no script {script}")
         self.counts["read by bash"] += 1
 

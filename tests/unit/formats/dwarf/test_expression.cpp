@@ -145,7 +145,7 @@ TEST(Expression, Branches) {
   EXPECT_EQ(eval(Bytes{0x31, 0x28}.u16(1).add({0x35, 0x36})).value(), 6u);               // taken
   EXPECT_EQ(eval(Bytes{0x37, 0x30, 0x28}.u16(1).add({0x35, 0x36, 0x22})).value(), 11u);  // not taken
   EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(0)).value(), 1u);                                 // to exactly the end
-  EXPECT_FALSE(eval(Bytes{0x31, 0x2f}.u16(1)));                                  // and past it
+  EXPECT_FALSE(eval(Bytes{0x31, 0x2f}.u16(1)));                                          // and past it
 }
 
 TEST(HostileExpression, AllFail) {
