@@ -37,8 +37,6 @@ constexpr Known kKnown[] = {
     {FileKind::kText, "is a text file", "", "give a program, a dump or a profile"},
 };
 
-bool begins_with(std::string_view text, std::string_view magic) { return text.substr(0, magic.size()) == magic; }
-
 bool is_text(std::string_view text) {
   return std::ranges::all_of(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -66,21 +64,20 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
   constexpr std::size_t kLook = 4096;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLook));
   if (text.empty()) return FileKind::kEmpty;
-  if (begins_with(text, ELFMAG)) {
+  if (text.starts_with(ELFMAG)) {
     const bool is_core = text.size() > EI_NIDENT + 2 && (text[EI_NIDENT] == ET_CORE || text[EI_NIDENT + 1] == ET_CORE);
     return is_core ? FileKind::kCore : FileKind::kElf;
   }
-  if (begins_with(text, "MDMP")) return FileKind::kMinidump;
-  if (begins_with(text, "MZ")) return FileKind::kPe;
-  if (begins_with(text, "Microsoft C/C++ MSF 7.00")) return FileKind::kPdb;
-  if (begins_with(text, "PERFILE2") || begins_with(text, "2ELIFREP")) return FileKind::kPerfData;
-  const bool gzip = begins_with(text, "\x1f\x8b");
+  if (text.starts_with("MDMP")) return FileKind::kMinidump;
+  if (text.starts_with("MZ")) return FileKind::kPe;
+  if (text.starts_with("Microsoft C/C++ MSF 7.00")) return FileKind::kPdb;
+  if (text.starts_with("PERFILE2") || text.starts_with("2ELIFREP")) return FileKind::kPerfData;
+  const bool gzip = text.starts_with("\x1f\x8b");
   if (gzip && path.ends_with(".pb.gz")) return FileKind::kProfile;
   if (gzip ||
-      begins_with(text,
-                  "\xfd"
-                  "7zXZ") ||
-      begins_with(text, "\x28\xb5\x2f\xfd") || begins_with(text, "\x04\x22\x4d\x18"))
+      text.starts_with("\xfd"
+                       "7zXZ") ||
+      text.starts_with("\x28\xb5\x2f\xfd") || text.starts_with("\x04\x22\x4d\x18"))
     return FileKind::kCompressed;
   if (!is_text(text)) return FileKind::kUnknown;
   if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileKind::kSpeedscope;

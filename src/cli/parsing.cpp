@@ -29,9 +29,9 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }
 
 // The subcommand that was being parsed, or the application.
-const CLI::App& command_at(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen.front();
+const CLI::App* command_at(const CLI::App* app) {
+  const auto chosen = app->get_subcommands();
+  return chosen.empty() ? app : chosen.front();
 }
 
 std::string full_name(const CLI::App& app, const CLI::App& command) {
@@ -115,7 +115,7 @@ std::string sentence_of(const CLI::App& command, const CLI::Error& error) {
 }
 
 std::string failure(const CLI::App* app, const CLI::Error& error) {
-  const CLI::App& command = command_at(*app);
+  const CLI::App& command = *command_at(app);
   const std::string name = full_name(*app, command);
   const std::string help = app->get_name() + (&command == app ? " help" : " help " + command.get_name());
   const std::string text = sentence_of(command, error);

@@ -149,7 +149,7 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epi
     return fail(ErrorCode::kUnsupported, "behind an epilogue's last pop there is one instruction, which leaves", exit,
                 epilogue.end - exit);
   if (version == 2) {
-    const auto described = describe(epilogue, frame, steps);
+    auto described = describe(epilogue, frame, steps);
     if (described || state.machine_frame()) return described;
     const auto apart = set_apart(epilogue, steps, *first_gone);
     return apart ? Expected<std::optional<EpilogueV2>>(apart) : described;

@@ -235,7 +235,7 @@ TEST_F(SampleIntakeTest, ARawStackThroughUnknownCodeHasItsProcessRead) {
 
 // Code in a file of a server that has stopped, say.
 TEST_F(SampleIntakeTest, AStackThatBreaksOffInWhatDoesNotAnswerSaysSo) {
-  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  proc = "1000-2000 r-xp 00000000 00:39 5 /served/program\n";
   ASSERT_TRUE(table.scan(10, 1));
   EXPECT_TRUE(take_raw(0x1000));
   EXPECT_EQ(intake.raw_ends(WL_END_SILENT), 0u);
