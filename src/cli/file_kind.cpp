@@ -4,15 +4,32 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
+#include <cstdint>
 
 #include <fmt/format.h>
 
 #include "base/mapped_file.h"
 #include "cli/say.h"
+#include "windlass/bytes.h"
 
 namespace windlass::cli {
 namespace {
+
+enum class FileKind : std::uint8_t {
+  kUnknown,
+  kEmpty,
+  kProfile,     // pprof, compressed, by its name
+  kPerfData,    // of perf record
+  kFolded,      // lines "main;f;g 12"
+  kSpeedscope,  // JSON of speedscope
+  kCore,
+  kMinidump,
+  kElf,  // a program, a library or an object
+  kPe,
+  kPdb,
+  kCompressed,
+  kText,
+};
 
 struct Known {
   FileKind kind;
@@ -58,8 +75,7 @@ bool reads(const Known& known, std::string_view command) {
          (known.kind == FileKind::kElf && command == "emit");
 }
 
-}  // namespace
-
+// By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.
 FileKind file_kind(ByteView bytes, std::string_view path) {
   constexpr std::size_t kLook = 4096;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLook));
@@ -84,6 +100,7 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
   return is_folded(text) ? FileKind::kFolded : FileKind::kText;
 }
 
+// "is an ELF file. Way out: windlass dump FILE"
 std::string other_kind(const std::string& path, std::string_view command) {
   const auto file = MappedFile::open(path);
   if (!file) return {};
@@ -93,6 +110,8 @@ std::string other_kind(const std::string& path, std::string_view command) {
   return *known->command == 0 ? fmt::format("{}. Way out: {}", known->what, known->way_out)
                               : fmt::format("{}. Way out: windlass {} {}", known->what, known->command, path);
 }
+
+}  // namespace
 
 bool say_other_kind(const std::string& path, std::string_view command) {
   const std::string text = other_kind(path, command);

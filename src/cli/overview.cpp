@@ -22,15 +22,15 @@ namespace windlass::cli {
 namespace {
 
 struct Need {
+  std::string_view command;
   const char* line;
   const char* what;
 };
 constexpr Need kFirstNeeds[] = {
-    {"windlass record ./app", "record a program (or -p PID, or -a: the whole machine)"},
-    {"windlass report windlass.pb.gz", "show the profile (--html > page.html: a page with a flame graph)"},
-    {"windlass walk PID", "print the call stacks of a process, a core file or a minidump"},
+    {"record", "windlass record ./app", "record a program (or -p PID, or -a: the whole machine)"},
+    {"report", "windlass report windlass.pb.gz", "show the profile (--html > page.html: a page with a flame graph)"},
+    {"walk", "windlass walk PID", "print the call stacks of a process, a core file or a minidump"},
 };
-constexpr std::string_view kCommandsOfFirstNeeds[] = {"record", "report", "walk"};
 
 // Whether this machine can be recorded, without loading anything: doctor tries more.
 std::string state_of_machine() {
@@ -53,7 +53,7 @@ void print_overview(const CLI::App& app) {
   for (const Need& need : kFirstNeeds) text += fmt::format("  {:<32} {}\n", need.line, need.what);
   text += "\nOther commands:\n";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (std::ranges::find(kCommandsOfFirstNeeds, command->get_name()) == std::end(kCommandsOfFirstNeeds))
+    if (std::ranges::find(kFirstNeeds, command->get_name(), &Need::command) == std::end(kFirstNeeds))
       text += fmt::format("  {:<32} {}\n", command->get_name(), command->get_description());
   text += "\n" + state_of_machine();
   print(text);

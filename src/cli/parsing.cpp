@@ -4,6 +4,7 @@
 #include <charconv>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -53,64 +54,65 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// "there is no option --freqency; did you mean --frequency?"
+// `word` is shown(): "there is no option --freqency; did you mean --frequency?"
 std::string unexpected(const CLI::App& command, const std::string& word) {
-  if (word.size() < 2 || word.front() != '-') return fmt::format("{} is one argument too many", shown(word));
+  if (word.size() < 2 || word.front() != '-') return fmt::format("{} is one argument too many", word);
   const std::string name = word.substr(0, word.find('='));
   const std::vector<std::string> names = option_names(command);
   const std::string_view meant = nearest(name, names);
-  std::string text = fmt::format("there is no option {}", shown(name));
+  std::string text = fmt::format("there is no option {}", name);
   if (!meant.empty()) text += fmt::format("; did you mean {}?", meant);
   return text;
 }
 
-std::string after(std::string_view text, std::string_view mark) {
+// What stands before and behind the first `mark` of a text.
+struct Halves {
+  std::string before, behind;
+};
+std::optional<Halves> halves(const std::string& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
-  return std::string(at == std::string_view::npos ? text : text.substr(at + mark.size()));
+  if (at == std::string::npos) return std::nullopt;
+  return Halves{shown(text.substr(0, at)), shown(text.substr(at + mark.size()))};
+}
+
+// "Exactly 1 option from [TARGET,--pid] is required"
+std::string listed(const std::string& text) {
+  const auto list = halves(text, "[");
+  return list ? list->behind.substr(0, list->behind.find(']')) : shown(text);
 }
 
 // The parser's text of an error as a sentence. What it does not know of goes through as it is.
 std::string sentence_of(const CLI::App& command, const CLI::Error& error) {
   const std::string what = error.what();
+  std::optional<Halves> parts;
   // Not by its name: of an argument too many, that is the subcommand's.
-  const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
-  if (kind == CLI::ExitCodes::ExtrasError) {
-    const std::string words = after(what, "expected: ");
-    return unexpected(command, words.substr(0, words.find(' ')));
+  switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
+    case CLI::ExitCodes::ExtrasError:
+      if ((parts = halves(what, "expected: ")))
+        return unexpected(command, parts->behind.substr(0, parts->behind.find(' ')));
+      break;
+    case CLI::ExitCodes::RequiredError:
+      if (what.starts_with("Exactly 1 option")) return "exactly one of these is needed: " + listed(what);
+      if (what.starts_with("Requires at most 1 ")) return "at most one of these can be given: " + listed(what);
+      if ((parts = halves(what, " is required"))) return parts->before + " is missing";
+      break;
+    case CLI::ExitCodes::ArgumentMismatch:
+      if ((parts = halves(what, ":")) && what.find(" required ") != std::string::npos)
+        return parts->before + ": its value is missing";
+      break;
+    case CLI::ExitCodes::ExcludesError:
+      if ((parts = halves(what, " excludes ")))
+        return fmt::format("{} and {} cannot be given together", parts->before, parts->behind);
+      break;
+    case CLI::ExitCodes::RequiresError:
+      if ((parts = halves(what, " requires "))) return fmt::format("{} needs {}", parts->before, parts->behind);
+      break;
+    case CLI::ExitCodes::ValidationError:
+      if ((parts = halves(what, " not in {")))
+        return fmt::format("{} is none of {}", parts->before, parts->behind.substr(0, parts->behind.find('}')));
+      break;
+    default: break;
   }
-  if (kind == CLI::ExitCodes::RequiredError) {
-    if (what.ends_with(" is required") && !what.starts_with("Exactly"))
-      return shown(what.substr(0, what.size() - std::string_view(" is required").size())) + " is missing";
-    if (what.starts_with("Exactly 1 option")) {
-      const std::string list = after(what, "[");
-      return fmt::format("exactly one of these is needed: {}", list.substr(0, list.find(']')));
-    }
-    if (what.starts_with("Requires at most 1 ")) {
-      const std::string list = after(what, "[");
-      return fmt::format("at most one of these can be given: {}", list.substr(0, list.find(']')));
-    }
-  }
-  if (kind == CLI::ExitCodes::ArgumentMismatch && what.find(" required ") != std::string::npos)
-    return shown(what.substr(0, what.find(':'))) + ": its value is missing";
-  if (kind == CLI::ExitCodes::ConversionError) {
-    const std::string rest = after(what, "Could not convert: ");
-    const std::size_t at = rest.find(" = ");
-    if (at != std::string::npos)
-      return fmt::format("{}: {} is no number", shown(rest.substr(0, at)), shown(rest.substr(at + 3)));
-  }
-  if (kind == CLI::ExitCodes::ExcludesError) {
-    const std::size_t at = what.find(" excludes ");
-    if (at != std::string::npos)
-      return fmt::format("{} and {} cannot be given together", shown(what.substr(0, at)), shown(what.substr(at + 10)));
-  }
-  if (kind == CLI::ExitCodes::RequiresError) {
-    const std::size_t at = what.find(" requires ");
-    if (at != std::string::npos)
-      return fmt::format("{} needs {}", shown(what.substr(0, at)), shown(what.substr(at + 10)));
-  }
-  if (const std::size_t at = what.find(" not in {"); kind == CLI::ExitCodes::ValidationError && at != std::string::npos)
-    return fmt::format("{} is none of {}", shown(what.substr(0, at)),
-                       shown(what.substr(at + 9, what.size() - at - 10)));
   return shown(what);
 }
 
@@ -139,11 +141,10 @@ class Format final : public CLI::Formatter {
   }
 };
 
-}  // namespace
-
-CLI::Validator number_between(std::uint64_t least, std::uint64_t most) {
+template <typename Number>
+CLI::Validator between(Number least, Number most) {
   const auto check = [least, most](const std::string& text) {
-    std::uint64_t value = 0;
+    Number value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool fits = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
     return fits ? std::string() : fmt::format("{} is no number from {} to {}", text, least, most);
@@ -151,15 +152,10 @@ CLI::Validator number_between(std::uint64_t least, std::uint64_t most) {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator amount_between(double least, double most) {
-  const auto check = [least, most](const std::string& text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool fits = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
-    return fits ? std::string() : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
-  };
-  return CLI::Validator(check, "");
-}
+}  // namespace
+
+CLI::Validator number_between(std::uint64_t least, std::uint64_t most) { return between(least, most); }
+CLI::Validator amount_between(double least, double most) { return between(least, most); }
 
 std::string_view nearest(std::string_view word, std::span<const std::string> names) {
   std::string_view best;
