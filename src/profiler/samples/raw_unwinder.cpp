@@ -6,9 +6,6 @@
 namespace windlass::profiler {
 
 std::uint8_t sample_end(WalkEnd end, const Error& why) {
-  // Managed code is described in the memory of its process, which may have ended meanwhile.
-  if (end == WalkEnd::kBadRow && (why.code == ErrorCode::kUnreadable || why.code == ErrorCode::kSystem))
-    return WL_END_NO_CODE;
   switch (end) {
     case WalkEnd::kComplete: return WL_END_COMPLETE;
     case WalkEnd::kGuessed: return WL_END_GUESSED;
@@ -18,7 +15,10 @@ std::uint8_t sample_end(WalkEnd end, const Error& why) {
     case WalkEnd::kUnreadable: return WL_END_UNREADABLE_STACK;
     case WalkEnd::kLost: return WL_END_REGISTER_LOST;
     case WalkEnd::kNoProgress: return WL_END_NO_PROGRESS;
-    case WalkEnd::kBadRow: return WL_END_UNSUPPORTED_EXPRESSION;
+    case WalkEnd::kBadRow:
+      // Managed code is described in the memory of its process, which may have ended meanwhile.
+      return why.code == ErrorCode::kUnreadable || why.code == ErrorCode::kSystem ? WL_END_NO_CODE
+                                                                                  : WL_END_UNSUPPORTED_EXPRESSION;
     case WalkEnd::kLimit: return WL_END_DEPTH;
     case WalkEnd::kForeign: return WL_END_OTHER_MACHINE;
     case WalkEnd::kBudget:  // the agent sets none
