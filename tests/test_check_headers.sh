@@ -23,7 +23,7 @@ header() { printf '%s\n' '#pragma once' "${@:2}" > "$1.h"; }
 
 header sizes '#include <cstddef>' 'namespace windlass { using Size = std::size_t; }'
 header windlass 'int windlass_walk(void);'
-expect 0 "2 headers, 7 compilations, 0 errors"
+expect 0 "2 headers, 8 compilations, 0 errors"
 
 header alone 'namespace windlass { inline Size none = 0; }'
 expect 1 "windlass_alone.h.cpp" "does not name a type"
@@ -38,4 +38,6 @@ expect 1 "redefinition"
 rm newer.h
 header windlass_c 'namespace windlass { int none(); }'
 expect 1 "gcc -std=c99"
+header windlass_c '#ifdef __cplusplus' 'inline int none() { return (int)1.5; }' '#endif'
+expect 1 "g++ -std=c++11" "old-style cast"
 echo "all as expected"
