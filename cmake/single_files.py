@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Prints compile_commands.json of BUILD with every file by itself, without precompiled headers.
 
 single_files.py BUILD

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Makes docs/flame-graph.png, the picture of the README: the HTML page of a real recording, as Chromium shows it.
 
 make_flame_graph.py [BUILD]     BUILD: a release build (build/release)

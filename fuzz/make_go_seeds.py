@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Writes the seeds of fuzz_go into a folder: small ELF files with a table of functions of each of Go's forms.
 
 make_go_seeds.py FOLDER; fuzz/pack.sh fuzz_go FOLDER/*

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Makes the site of the documentation.  build.py OUT
 
 Puts the pages of docs/, README.md and the like into OUT/pages, with links that fit their places there, and the reference of

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Makes plain comments doxygen's.  doc_comments.py HEADER
 
 An input filter: headers have // and /* */ comments, written for people who read the header. Comments before a declaration and

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Do the examples in the pages hold?  check_examples.py ROOT CONTEXT [WINDLASS]
 
 Looks at each fenced block of README, CONTRIBUTING and docs/ by its language:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Holds every #include of src/, bpf/ and include/ to the order in a file of layers.
 
 check_layers.py ROOT LAYERS

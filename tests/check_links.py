@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Do all links hold?  check_links.py ROOT
 
 Of every page (README, CONTRIBUTING, docs/, the READMEs of folders): a relative link leads to a file that is there, and an anchor to

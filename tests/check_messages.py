@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Are the messages of the command those that the reference lists?
 
 check_messages.py sources ROOT LIST: each text in the sources that can be printed is on a page of PAGES, and each text in

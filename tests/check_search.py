@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Searches the site as a reader does.  check_search.py OUT
 
 OUT/html is the site that check_site.py has made. A server of this script offers it to headless Chromium. At a wide and at a

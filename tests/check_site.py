@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Makes the site, and follows all its links.  check_site.py ROOT OUT
 
 Fails if the site cannot be made without a warning, if a link or an anchor of a made page leads nowhere, or if a page would load

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Is the prose easy to read?  check_words.py [--tighten] ROOT LIST
 
 Measures each page of docs/, README.md and CONTRIBUTING.md, all of these pages together, and the comments of the public

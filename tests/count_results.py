@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Counts what a run of all tests left behind, and fails unless every skip is an allowed one.
 
 count_results.py RESULTS ALLOWED

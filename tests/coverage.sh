@@ -12,7 +12,7 @@ find build/coverage -name '*.gcda' -delete
 ctest --preset coverage -L unit ${1:+-R "$1"} || echo "some tests failed: the figures count what they ran"
 # gcovr 5 asserts that a function of one name begins on one line everywhere.
 PYTHONOPTIMIZE=1 gcovr --root . --filter src/ --filter include/ --filter bpf/ --json-summary-pretty --json-summary build/coverage/summary.json build/coverage
-python3 - build/coverage/summary.json <<'PYTHON'
+/usr/bin/python3 - build/coverage/summary.json <<'PYTHON'
 import collections, json, os, sys
 
 folders = collections.defaultdict(lambda: [0, 0])

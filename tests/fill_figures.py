@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Figures of the README, taken from the results of tests and benchmarks.
 
 fill_figures.py            fails unless each figure of README.md is what its source says, and none is written by hand

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Are the keys of the command's JSON those of src/cli/json_keys.tsv, and are they on the page of the reference?
 
 json_keys.py sources ROOT: each key that the sources print is in the table, and each of the table is in the sources. The

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
-python3 -c "import sys; sys.path.insert(0, '$here/mutants'); import operators" 2>/dev/null ||
+/usr/bin/python3 -c "import sys; sys.path.insert(0, '$here/mutants'); import operators" 2>/dev/null ||
   { echo "SKIPPED: there is no libclang for Python (Debian's package python3-clang-19)"; exit 0; }
 
 tree=$work/tree
@@ -62,7 +62,7 @@ echo 'src/left_out.*  # nobody calls it' > "$tree/tests/mutants/left_out.list"
 echo 'int left_out() { return 1 + 1; }' > "$tree/src/left_out.cpp"
 printf '[{"directory": "%s", "file": "%s/src/f.cpp", "command": "c++ -I%s/src -std=c++20 -o f.o -c %s/src/f.cpp"}]\n' "$tree" "$tree" "$tree" "$tree" \
   > "$tree/build/release/compile_commands.json"
-run() { python3 "$here/mutants/run.py" --root "$tree" --seed 1 --sample 100 "$@"; }
+run() { /usr/bin/python3 "$here/mutants/run.py" --root "$tree" --seed 1 --sample 100 "$@"; }
 
 # expect_found TEXT, expect_not_found TEXT: among the mutants.
 found=$(run --list | sed -E 's/^ *[0-9]+ //')

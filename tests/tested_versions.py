@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The table of tested versions: which kernels and runtimes the tests have seen, and how many stacks were whole.
 
 tested_versions.py                    fails unless docs/reference/tested-versions.md is what tests/tested_versions.tsv gives

@@ -4,11 +4,7 @@ import re
 import sys
 import zlib
 
-try:
-    from clang.cindex import Config, CursorKind, Index, TypeKind
-except ImportError:  # Debian's package, for another python3 than Debian's
-    sys.path.append("/usr/lib/python3/dist-packages")
-    from clang.cindex import Config, CursorKind, Index, TypeKind
+from clang.cindex import Config, CursorKind, Index, TypeKind
 
 OTHER_COMPARISON = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 OTHER_LOGIC = {"&&": "||", "||": "&&"}

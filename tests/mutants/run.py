@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Plants small faults into a copy of the sources, one at a time, and tells how many of them the tests notice.
 
 run.py [--root ROOT] [--build FOLDER] [--sample N] [--seed N] [--goal PERCENT] [--jobs N] [--list] [PATH...]

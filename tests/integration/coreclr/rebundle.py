@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Puts a small C# program into a copy of a single-file .NET program, so that it runs on that program's CoreCLR.
 
     rebundle.py PROGRAM ASSEMBLY NEW_PROGRAM       the exit status of NEW_PROGRAM is Main's

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Writes Adapters.java: methods of many signatures that call each other, half of them compiled, half of them interpreted for good
 (`slow...`, which -XX:CompileCommand=exclude,Adapters*::slow* keeps so), so that their calls go through HotSpot's adapters, of which
 there is a pair for each sequence of basic types. Static, virtual and interface calls, method handles, lambdas, and code that is
