@@ -8,7 +8,7 @@
 //  - expressions are only "exp"/"vexp": their text is compared with llvm-dwarfdump's in the other test.
 //  - after a 64-bit length in .eh_frame it reads an 8-byte CIE id; the LSB says 4, and LLVM and gimli read 4. None of
 //  these
-//    files has one; test_cfi does.
+//    files has one; test_dwarf does.
 //  - FDEs of an empty range get a row; it holds nowhere.
 #include <gtest/gtest.h>
 

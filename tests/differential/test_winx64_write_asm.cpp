@@ -124,7 +124,7 @@ class Program {
     ASSERT_EQ(source.has_value(), can_be_written) << source.error().text();
     if (!source) return;
     const bool by_directives = winx64::directives_of(made.prologue, options, std::as_bytes(code)).has_value();
-    // llvm-ml lacks IMAGEREL, by which data refers to functions: that text is only looked at, in test_winx64_asm.
+    // llvm-ml lacks IMAGEREL, by which data refers to functions: that text is only looked at, in test_winx64.
     if (what_.assembler == Assembler::kMasm && !by_directives) return;
     with_directives_ += by_directives ? 1 : 0;
     if (source->ends_with("END\n")) source->resize(source->size() - 4);

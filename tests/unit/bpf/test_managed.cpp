@@ -112,7 +112,7 @@ std::uint64_t compare(Reader& reader, const CodeManagerReader& peer, std::uint64
     ++found;
     EXPECT_EQ(std::memcmp(&reader.rule(), &expected->rule, sizeof(wl_rule)), 0) << address - begin;
     EXPECT_EQ(reader.x_reg(), expected->x_reg);
-    if (testing::Test::HasFailure()) return found;
+    if (::testing::Test::HasFailure()) return found;
   }
   return found;
 }
@@ -140,7 +140,7 @@ void compare_while_they_come_and_go(unsigned seed, std::uint32_t largest, std::u
       there.pop_back();
     }
     found += compare(reader, manager->reader(), kBegin - 2, kBegin + kCode + 2);
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(found, 5000U);
 }
@@ -193,7 +193,7 @@ TEST(ManagedLookup, ReadsLittle) {
 
 // ---- garbage --------------------------------------------------------------------------------------------------------
 
-class ManagedGarbage : public testing::Test {
+class ManagedGarbage : public ::testing::Test {
  protected:
   void SetUp() override {
     auto manager = CodeManager::create(kBegin, kBegin + kCode,
