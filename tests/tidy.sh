@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over files of src/ that BUILD compiles, and fails where it finds something: over those that the last ten commits
-# changed and every fourth of the others, another quarter with each commit, since all take five minutes of two processors; with
+# changed and every eighth of the others, another eighth with each commit, since all take twenty minutes of two processors; with
 # WINDLASS_WHOLE=1 over all, and the static analyser, too. Each file is read by itself and without precompiled headers
 # (cmake/single_files.py), so a file that does not include what it uses does not compile here. BUILD needs its compile_commands.json
 # and the headers that are made when it is built.
@@ -23,10 +23,10 @@ files=("^$root/src/${2:-}")
 if [ $# -lt 2 ] && [ -z "${WINDLASS_WHOLE:-}" ]; then
   commit=$(git -C "$root" rev-parse --short=4 HEAD 2> /dev/null || echo 0)
   mapfile -t files < <({
-    find "$root/src" -name '*.cpp' | LC_ALL=C sort | awk -v turn=$((16#$commit % 4)) 'NR % 4 == turn'
+    find "$root/src" -name '*.cpp' | LC_ALL=C sort | awk -v turn=$((16#$commit % 8)) 'NR % 8 == turn'
     git -C "$root" log -10 --format= --name-only --diff-filter=AM -- 'src/*.cpp' 2> /dev/null | sed "s|^|$root/|"
   } | LC_ALL=C sort -u | sed 's/.*/^&$/')
-  echo "${#files[@]} files: the quarter of this commit, and what changed of late"
+  echo "${#files[@]} files: the eighth of this commit, and what changed of late"
 fi
 TIMEFORMAT='processor time: %U s + %S s'
 time "$tidy" "${options[@]}" "${files[@]}" 2> >(grep -vE '^[0-9]+ warnings?( treated as errors?| generated|.*suppressed)' >&2)
