@@ -28,6 +28,10 @@ struct ProcMap {
 
   // True if `path` can lead to a file.
   [[nodiscard]] bool has_file() const;
+  // True if it begins there and is of that file, by device and inode.
+  [[nodiscard]] bool is_at(std::uint64_t address, const FileIdentity& other) const {
+    return begin == address && file.inode == other.inode && file.major == other.major && file.minor == other.minor;
+  }
   // Sets the path that the kernel gives: takes " (deleted)" off its end, and notes that.
   void set_path(std::string from_kernel);
 };

@@ -13,7 +13,6 @@
 #include "runtimes/coreclr/find.h"
 #include "runtimes/gdb/find.h"
 #include "runtimes/hotspot/find.h"
-#include "runtimes/interpreted_code.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/mono/find.h"
 #include "runtimes/python/find.h"
@@ -107,34 +106,33 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& m
   return 0;
 }
 
-std::size_t add_interpreters_of(manager::PublishedCodes& codes, const os::ProcMap& map,
+std::size_t add_interpreters_of(manager::Interpreters& to, const os::ProcMap& map,
                                 const std::shared_ptr<const Memory>& memory) {
   std::size_t found = 0;
   for (const InterpreterKind& kind : kInterpreters)
     if (kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<InterpretedCode>(kind.open(*memory, map.begin), map));
+      to.push_back(std::make_shared<manager::FoundInterpreter>(kind.open(*memory, map.begin), map));
       ++found;
     }
   return found;
 }
 
-// Looks in all images with code. An image that is in `known` by its place gives the known code. For others add_of()
-// looks, and returns the number of finds.
+// Looks in all images with code, but for files in `without`. What is in `known` by its place stays: keep() has it. For
+// other images add_of() looks, and returns the number of finds.
 using AddOf = FunctionRef<std::size_t(const os::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
-void add_from_images(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
-                     const manager::PublishedCodes& known, bool interpreters, AddOf add_of) {
+template <typename Known, typename Keep>
+void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, OtherFiles& without, const Known& known,
+                    const Keep& keep, AddOf add_of) {
   std::shared_ptr<const Memory> memory;
   std::vector<const os::ProcMap*> others;
   std::map<FileId, bool> executable;
   for (const os::ProcMap& map : maps)
     if (map.has_file()) executable[id_of(map)] |= map.executable;
-  OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
   for (const os::ProcMap& map : maps) {
     if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
-    const auto same = std::ranges::find_if(
-        known, [&](const auto& code) { return code->is_of(map) && code->has_code() != interpreters; });
+    const auto same = std::ranges::find_if(known, [&](const auto& one) { return one->is_of(map); });
     if (same != known.end()) {
-      manager::add(codes, *same);
+      keep(*same);
       continue;
     }
     const bool can_be_kept = map.file.inode != 0;
@@ -160,7 +158,8 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> m
     if (kept == 0) return open_memory();
     return pages = std::make_shared<PagedMemory>(open_memory(), kept);
   };
-  add_from_images(codes, maps, open, known, false, [&](const auto& map, const auto& memory) {
+  const auto keep = [&](const auto& code) { manager::add(codes, code); };
+  look_in_images(maps, open, without_runtime(), known, keep, [&](const auto& map, const auto& memory) {
     return add_runtimes_of(codes, map, memory, pages, open_file);
   });
   for (const os::ProcMap& map : maps)
@@ -176,10 +175,13 @@ Expected<MappedFile> open_mapped_file(pid_t pid, pid_t parent, const os::ProcMap
   return MappedFile::from_fd(file.get());
 }
 
-void add_interpreters(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
-                      const manager::PublishedCodes& known) {
-  add_from_images(codes, maps, open_memory, known, true,
-                  [&](const auto& map, const auto& memory) { return add_interpreters_of(codes, map, memory); });
+manager::Interpreters find_interpreters(std::span<const os::ProcMap> maps, OpenMemory open_memory,
+                                        const manager::Interpreters& known) {
+  manager::Interpreters found;
+  const auto keep = [&](const auto& interpreter) { found.push_back(interpreter); };
+  look_in_images(maps, open_memory, without_interpreter(), known, keep,
+                 [&](const auto& map, const auto& memory) { return add_interpreters_of(found, map, memory); });
+  return found;
 }
 
 bool has_interpreter(const Memory& image, std::uint64_t base) {

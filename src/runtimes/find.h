@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "os/proc_maps.h"
+#include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
 #include "windlass/function_ref.h"
 #include "windlass/walk.h"
@@ -27,9 +28,9 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> m
 // The file that a live process has mapped; `parent` as os::files_of() wants it.
 [[nodiscard]] Expected<MappedFile> open_mapped_file(pid_t pid, pid_t parent, const os::ProcMap& map);
 
-// Likewise those that make no code (manager::Interpreter). Every file is looked at once, whatever the process.
-void add_interpreters(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
-                      const manager::PublishedCodes& known);
+// Likewise the interpreters of a process. Every file is looked at once, whatever the process.
+[[nodiscard]] manager::Interpreters find_interpreters(std::span<const os::ProcMap> maps, OpenMemory open_memory,
+                                                      const manager::Interpreters& known);
 // Is there one in an image whose first byte is at `base`? For who looks at files himself.
 [[nodiscard]] bool has_interpreter(const Memory& image, std::uint64_t base);
 

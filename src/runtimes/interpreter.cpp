@@ -26,4 +26,11 @@ std::vector<Activation> lay_over(const Interpreter& interpreter, std::span<const
   return activations;
 }
 
+std::shared_ptr<const FoundInterpreter> recorded_interpreter(const Interpreters& interpreters) {
+  const auto found = std::ranges::find_if(interpreters, [](const auto& interpreter) {
+    return interpreter->get() != nullptr && interpreter->get()->layout() != nullptr;
+  });
+  return found == interpreters.end() ? nullptr : *found;
+}
+
 }  // namespace windlass::manager

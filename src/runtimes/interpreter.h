@@ -5,11 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lookup/sources/unwind_source.h"
+#include "os/proc_maps.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 #include "windlass_types.h"
@@ -45,6 +49,29 @@ class Interpreter {
   // For the kernel side to read the list itself; null: it cannot.
   [[nodiscard]] virtual const wl_interpreter* layout() const { return nullptr; }
 };
+
+// An interpreter and the image that it is in.
+class FoundInterpreter {
+ public:
+  // `map` is the first mapping of the image. Without an interpreter: why it is not understood.
+  FoundInterpreter(Expected<std::unique_ptr<Interpreter>> interpreter, const os::ProcMap& map)
+      : address_(map.begin), file_(map.file), interpreter_(std::move(interpreter)) {}
+
+  [[nodiscard]] bool is_of(const os::ProcMap& map) const { return map.is_at(address_, file_); }
+  // Null: it is not understood.
+  [[nodiscard]] const Interpreter* get() const { return interpreter_ ? interpreter_->get() : nullptr; }
+  [[nodiscard]] std::optional<Error> problem() const {
+    return interpreter_ ? std::nullopt : std::optional(interpreter_.error());
+  }
+
+ private:
+  std::uint64_t address_;
+  os::FileIdentity file_;
+  Expected<std::unique_ptr<Interpreter>> interpreter_;
+};
+using Interpreters = std::vector<std::shared_ptr<const FoundInterpreter>>;
+// The one whose list the kernel side reads, one in a process; null: none.
+[[nodiscard]] std::shared_ptr<const FoundInterpreter> recorded_interpreter(const Interpreters& interpreters);
 
 // What one native frame of the evaluator runs.
 struct Activation {

@@ -13,13 +13,6 @@ void add(PublishedCodes& codes, std::shared_ptr<PublishedCode> code) {
   codes.insert(at, std::move(code));
 }
 
-std::shared_ptr<PublishedCode> recorded_interpreter(const PublishedCodes& codes) {
-  const auto found = std::ranges::find_if(codes, [](const auto& code) {
-    return code->interpreter() != nullptr && code->interpreter()->layout() != nullptr;
-  });
-  return found == codes.end() ? nullptr : *found;
-}
-
 bool shows_published(const os::ProcMap& map) { return shows_table(map) || os::shows_jitdump(map); }
 
 Expected<std::shared_ptr<PublishedCode>> open_published(pid_t pid, pid_t parent, const os::ProcMap& map) {

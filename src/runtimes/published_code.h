@@ -16,7 +16,6 @@
 #include "lookup/sources/unwind_source.h"
 #include "os/file_identity.h"
 #include "os/proc_maps.h"
-#include "runtimes/interpreter.h"
 #include "windlass/walk.h"
 #include "windlass_process_layout.h"
 
@@ -33,10 +32,7 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // The address of its mapping in the process; unique in a process.
   [[nodiscard]] std::uint64_t address() const { return address_; }
   // True if it was opened for this mapping, or for one like it.
-  [[nodiscard]] bool is_of(const os::ProcMap& map) const {
-    return map.begin == address_ && map.file.inode == file_.inode && map.file.major == file_.major &&
-           map.file.minor == file_.minor;
-  }
+  [[nodiscard]] bool is_of(const os::ProcMap& map) const { return map.is_at(address_, file_); }
 
   // The addresses that it answers for. If several answer for an address, only the one of the highest rank counts.
   [[nodiscard]] virtual std::uint64_t begin() const = 0;
@@ -92,11 +88,6 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Its error, if it has one.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 
-  // False for an interpreter, which answers for no addresses.
-  [[nodiscard]] virtual bool has_code() const { return true; }
-  // Runs functions that have no code of their own; null: there is none, or it is not understood.
-  [[nodiscard]] virtual const Interpreter* interpreter() const { return nullptr; }
-
   // Its functions, in addresses of the process. The source keeps this object.
   [[nodiscard]] virtual std::unique_ptr<sources::UnwindSource> make_source() = 0;
 
@@ -108,8 +99,6 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
 // Ascending by rank.
 using PublishedCodes = std::vector<std::shared_ptr<PublishedCode>>;
 void add(PublishedCodes& codes, std::shared_ptr<PublishedCode> code);
-// The code of the interpreter whose list the kernel side reads, one in a process; null: none.
-[[nodiscard]] std::shared_ptr<PublishedCode> recorded_interpreter(const PublishedCodes& codes);
 
 // True if a process publishes code by such a mapping.
 [[nodiscard]] bool shows_published(const os::ProcMap& map);

@@ -8,15 +8,14 @@
 namespace windlass {
 namespace walk {
 
-std::shared_ptr<Interpreted> Interpreted::of(const manager::PublishedCodes& published,
-                                             std::shared_ptr<Interpreted> before) {
-  manager::PublishedCodes codes;
-  for (const auto& code : published)
-    if (code->interpreter() != nullptr) codes.push_back(code);
-  if (codes.empty()) return nullptr;
-  if (before != nullptr && before->codes_ == codes) return before;
+std::shared_ptr<Interpreted> Interpreted::of(const manager::Interpreters& found, std::shared_ptr<Interpreted> before) {
+  manager::Interpreters understood;
+  for (const auto& interpreter : found)
+    if (interpreter->get() != nullptr) understood.push_back(interpreter);
+  if (understood.empty()) return nullptr;
+  if (before != nullptr && before->interpreters_ == understood) return before;
   auto made = std::make_shared<Interpreted>();
-  made->codes_ = std::move(codes);
+  made->interpreters_ = std::move(understood);
   return made;
 }
 
@@ -39,8 +38,8 @@ std::vector<std::uint64_t> Interpreted::functions(const Memory& memory, const ma
                                                   std::span<const CodeAddress> pcs) {
   std::vector<std::uint64_t> numbers, lookups;
   for (const CodeAddress pc : pcs) lookups.push_back(pc.lookup());
-  for (const auto& code : codes_) {
-    const manager::Interpreter& interpreter = *code->interpreter();
+  for (const auto& found : interpreters_) {
+    const manager::Interpreter& interpreter = *found->get();
     const auto frames = interpreter.frames_of(memory, thread);
     if (!frames) continue;
     for (const manager::Activation& activation : manager::lay_over(interpreter, lookups, *frames)) {

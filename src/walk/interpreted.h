@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lookup/sources/unwind_source.h"
-#include "runtimes/published_code.h"
+#include "runtimes/interpreter.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -20,8 +20,8 @@ class Interpreted {
   // Numbers are this and above, those of UnwindSource::frame_function() below.
   static constexpr std::uint64_t kFirst = std::uint64_t{1} << 63;
 
-  // The interpreters among what a process publishes; null: there are none. `before` is kept where they are the same.
-  [[nodiscard]] static std::shared_ptr<Interpreted> of(const manager::PublishedCodes& published,
+  // Those of a process that are understood; null: there are none. `before` is kept where they are the same.
+  [[nodiscard]] static std::shared_ptr<Interpreted> of(const manager::Interpreters& found,
                                                        std::shared_ptr<Interpreted> before);
   // As interpreted_functions() (target.h) has it.
   [[nodiscard]] std::vector<std::uint64_t> functions(const Memory& memory, const manager::ThreadStack& thread,
@@ -33,7 +33,7 @@ class Interpreted {
   [[nodiscard]] std::uint64_t number_of(const manager::Interpreter& interpreter, const Memory& memory,
                                         std::span<const manager::InterpretedFrame> frames);
 
-  manager::PublishedCodes codes_;  // those with an interpreter
+  manager::Interpreters interpreters_;
   mutable std::mutex lock_;
   std::vector<std::vector<sources::NamedFunction>> known_;  // by number - kFirst
   std::size_t functions_ = 0;

@@ -257,9 +257,9 @@ void ProcessFollower::publish(Process& process) {
     (void)source_.publish(process.tgid, published, kNoEpoch);
     if (may_be_replaced(process)) return table_.postpone(process);
   }
-  const auto recorded = manager::recorded_interpreter(process.maps->published());
+  const auto recorded = manager::recorded_interpreter(process.maps->interpreters());
   (void)source_.publish(process.tgid, published, process.epoch,
-                        recorded != nullptr ? recorded->interpreter()->layout() : nullptr);
+                        recorded != nullptr ? recorded->get()->layout() : nullptr);
 }
 
 }  // namespace windlass::profiler

@@ -316,7 +316,7 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
 
 // What /proc says by now; null if it cannot be read.
 std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
-                                                const manager::PublishedCodes& known) {
+                                                const MapSet& known) {
   std::string text;
   if (!reader_(tgid, text)) return nullptr;
   std::vector<os::ProcMap> all = os::parse_proc_maps(text);
@@ -326,7 +326,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, parent, all);
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
-  set->set_published(open_published(tgid, parent, all, known));
+  set->set_published(open_published(tgid, parent, all, known.published()));
   bool has_interpreter = false;
   for (const os::ProcMap& map : all) {
     if (!map.executable || os::shows_jitdump(map)) continue;
@@ -344,17 +344,15 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
     set->add(mapping_of(map, placement));
   }
   if (has_interpreter) {
-    manager::PublishedCodes codes = set->published();
     const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid)); };
-    runtimes::add_interpreters(codes, all, open_memory, known);
-    set->set_published(std::move(codes));
+    set->set_interpreters(runtimes::find_interpreters(all, open_memory, known.interpreters()));
   }
   return set;
 }
 
 bool ProcessTable::is_current(const Process& process) {
   bool has_pe = false;
-  const auto set = read_maps(process.tgid, process.parent, has_pe, process.maps->published());
+  const auto set = read_maps(process.tgid, process.parent, has_pe, *process.maps);
   if (set == nullptr) return true;
   const auto& now = set->mappings();
   return std::ranges::all_of(process.maps->mappings(), [&](const Mapping& known) {
@@ -367,7 +365,7 @@ bool ProcessTable::is_current(const Process& process) {
 bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   bool has_pe = false;
   const std::shared_ptr<const MapSet> before = get(tgid).maps.share();
-  auto set = read_maps(tgid, get(tgid).parent, has_pe, before->published());
+  auto set = read_maps(tgid, get(tgid).parent, has_pe, *before);
   if (set == nullptr) return false;
   Process& process = get(tgid);
   for (const Mapping& mapping : set->mappings()) note_passing(process, mapping);

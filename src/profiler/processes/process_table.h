@@ -17,6 +17,7 @@
 
 #include "os/proc_maps.h"
 #include "profiler/processes/process_events.h"
+#include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
 
 namespace windlass::profiler {
@@ -50,6 +51,8 @@ class MapSet {
   // is added later.
   void set_published(manager::PublishedCodes published);
   [[nodiscard]] const manager::PublishedCodes& published() const { return published_; }
+  void set_interpreters(manager::Interpreters interpreters) { interpreters_ = std::move(interpreters); }
+  [[nodiscard]] const manager::Interpreters& interpreters() const { return interpreters_; }
   // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
@@ -58,6 +61,7 @@ class MapSet {
 
   std::vector<Mapping> mappings_;
   manager::PublishedCodes published_;
+  manager::Interpreters interpreters_;
 };
 
 // A set that its owner goes on changing while others have what it was.
@@ -172,7 +176,7 @@ class ProcessTable {
  private:
   Process& get(std::uint32_t tgid);
   [[nodiscard]] std::shared_ptr<MapSet> read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
-                                                  const manager::PublishedCodes& known);
+                                                  const MapSet& known);
   void fork(const ProcessEvent& event);
   void map(const ProcessEvent& event);
   void publish(Process& process, const ProcessEvent& event);

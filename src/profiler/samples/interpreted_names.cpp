@@ -5,15 +5,15 @@
 namespace windlass::profiler {
 
 InterpretedNames::Known& InterpretedNames::known(std::uint32_t tgid,
-                                                 const std::shared_ptr<manager::PublishedCode>& code) {
+                                                 const std::shared_ptr<const manager::FoundInterpreter>& interpreter) {
   if (functions_ >= kMaxFunctions || (known_.size() >= kMaxProcesses && !known_.contains(tgid))) {
     known_.clear();
     functions_ = 0;
   }
   Known& known = known_[tgid];
-  if (known.code != code) {
+  if (known.interpreter != interpreter) {
     functions_ -= known.functions.size();
-    known = {code, std::make_unique<os::MemoryFile>(static_cast<pid_t>(tgid)), {}};
+    known = {interpreter, std::make_unique<os::MemoryFile>(static_cast<pid_t>(tgid)), {}};
   }
   return known;
 }
@@ -21,7 +21,7 @@ InterpretedNames::Known& InterpretedNames::known(std::uint32_t tgid,
 sources::NamedFunction InterpretedNames::function(Known& known, const manager::InterpretedFrame& frame) {
   const Key key{frame.code & ~WL_INTERPRETED_LAST, frame.identity, frame.place};
   if (const auto at = known.functions.find(key); at != known.functions.end()) return at->second;
-  auto named = known.code->interpreter()->name_of(*known.memory, frame);
+  auto named = known.interpreter->get()->name_of(*known.memory, frame);
   if (!named) return {.name = std::string(manager::kUnknownFunction)};
   ++functions_;
   return known.functions.emplace(key, std::move(*named)).first->second;
@@ -30,12 +30,12 @@ sources::NamedFunction InterpretedNames::function(Known& known, const manager::I
 void InterpretedNames::find(std::uint32_t tgid, const MapSet& maps, std::span<const std::uint64_t> user,
                             std::span<const manager::InterpretedFrame> frames, CodeNames& names,
                             std::vector<std::uint32_t>& to) {
-  const auto code = frames.empty() ? nullptr : manager::recorded_interpreter(maps.published());
-  if (code == nullptr) return;
+  const auto interpreter = frames.empty() ? nullptr : manager::recorded_interpreter(maps.interpreters());
+  if (interpreter == nullptr) return;
   lookups_.clear();
   for (const std::uint64_t frame : user) lookups_.push_back(lookup_address(frame));
-  Known& of = known(tgid, code);
-  for (const manager::Activation& activation : manager::lay_over(*code->interpreter(), lookups_, frames)) {
+  Known& of = known(tgid, interpreter);
+  for (const manager::Activation& activation : manager::lay_over(*interpreter->get(), lookups_, frames)) {
     std::uint32_t number = CodeNames::kUnknown;
     for (std::size_t i = activation.end; i-- > activation.begin;)
       number = names.add_inlined(function(of, frames[i]), number);

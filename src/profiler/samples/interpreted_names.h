@@ -37,11 +37,11 @@ class InterpretedNames {
   using Key = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>;  // code, identity, place
   // What is known of a process while it has the interpreter.
   struct Known {
-    std::shared_ptr<manager::PublishedCode> code;
+    std::shared_ptr<const manager::FoundInterpreter> interpreter;
     std::unique_ptr<os::MemoryFile> memory;
     std::map<Key, sources::NamedFunction> functions;
   };
-  Known& known(std::uint32_t tgid, const std::shared_ptr<manager::PublishedCode>& code);
+  Known& known(std::uint32_t tgid, const std::shared_ptr<const manager::FoundInterpreter>& interpreter);
   [[nodiscard]] sources::NamedFunction function(Known& known, const manager::InterpretedFrame& frame);
 
   std::unordered_map<std::uint32_t, Known> known_;  // by tgid

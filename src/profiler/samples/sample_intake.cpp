@@ -163,8 +163,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   }
   const std::uint8_t end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
-  if (maps != nullptr && std::ranges::any_of(maps->published(), &manager::PublishedCode::has_code))
-    last_asked_ = head.time;
+  if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
   WalkedSample sample{head,
                       end,

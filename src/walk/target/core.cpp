@@ -81,6 +81,7 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   };
   // Runtimes are read in the files' memory, too.
   manager::PublishedCodes published;
+  manager::Interpreters interpreters;
   const auto find_published = [&](std::span<const walk::FileRange> found) {
     add_files(memory, *core, found);
     published = manager::open_published(maps, target.space.memory());
@@ -91,12 +92,13 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
       return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
     };
     runtimes::add_runtimes(published, maps, open_memory, open_file, {});
-    runtimes::add_interpreters(published, maps, open_memory, {});
+    interpreters = runtimes::find_interpreters(maps, open_memory, {});
     return published;
   };
   (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kSmallestPage), find_published);
-  for (const auto& code : published) walk::note_problem(target, *code);
-  target.interpreted = walk::Interpreted::of(published, nullptr);
+  for (const auto& code : published) walk::note_problem(target, code->problem());
+  for (const auto& interpreter : interpreters) walk::note_problem(target, interpreter->problem());
+  target.interpreted = walk::Interpreted::of(interpreters, nullptr);
   return target;
 }
 

@@ -253,8 +253,7 @@ class ModuleAdder {
 
 }  // namespace
 
-void note_problem(Target& target, const manager::PublishedCode& code) {
-  const auto problem = code.problem();
+void note_problem(Target& target, const std::optional<Error>& problem) {
   if (!problem) return;
   std::string note = fmt::format("what the process says of its code: {}", problem->text());
   if (std::ranges::find(target.notes, note) == target.notes.end()) target.notes.push_back(std::move(note));

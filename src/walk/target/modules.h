@@ -42,7 +42,7 @@ using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRa
 std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size, FindPublished published);
 
-// Notes, once, the problem that a process's published code has.
-void note_problem(Target& target, const manager::PublishedCode& code);
+// Notes, once, the problem that a process's published code or interpreter has, if any.
+void note_problem(Target& target, const std::optional<Error>& problem);
 
 }  // namespace windlass::walk

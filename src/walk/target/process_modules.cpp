@@ -110,7 +110,7 @@ bool ProcessModules::open_published(const Target& target, pid_t pid, const std::
   const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
   const auto open_file = [&](const os::ProcMap& map) { return runtimes::open_mapped_file(pid, 0, map); };
   runtimes::add_runtimes(codes, maps, open_memory, open_file, published_);
-  runtimes::add_interpreters(codes, maps, open_memory, published_);
+  interpreters_ = runtimes::find_interpreters(maps, open_memory, interpreters_);
   if (codes == published_) return false;
   published_ = std::move(codes);
   return true;
@@ -157,8 +157,9 @@ void ProcessModules::note_files(const Target& target) {
 void ProcessModules::fix_time(Target& target) const {
   for (const auto& code : published_) {
     code->set_time(monotonic_ns());
-    note_problem(target, *code);
+    note_problem(target, code->problem());
   }
+  for (const auto& interpreter : interpreters_) note_problem(target, interpreter->problem());
 }
 
 Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) {
@@ -188,7 +189,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
   changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
-  target.interpreted = Interpreted::of(published_, std::move(target.interpreted));
+  target.interpreted = Interpreted::of(interpreters_, std::move(target.interpreted));
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.

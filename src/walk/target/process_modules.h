@@ -13,6 +13,7 @@
 
 #include "os/descriptor.h"
 #include "os/proc_maps.h"
+#include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
 #include "windlass/target.h"
 
@@ -72,7 +73,8 @@ class ProcessModules {
   std::vector<os::ProcMap> published_maps_;
   manager::PublishedCodes at_maps_;    // at published_maps_
   manager::PublishedCodes published_;  // these, and runtimes
-  bool windows_ = false;               // there are PE images, which are more than the mappings of their file
+  manager::Interpreters interpreters_;
+  bool windows_ = false;  // there are PE images, which are more than the mappings of their file
 };
 
 }  // namespace windlass::walk
