@@ -56,13 +56,13 @@ WL_INLINE int wl_memo_fits(__s32 offset, __u32 bits) {
   return (offset & 7) == 0 && scaled >= -(1 << (bits - 1)) && scaled < (1 << (bits - 1));
 }
 
-/* Are return address and frame pointer where a plain rule has them? */
+/* Are return address and frame pointer where a plain rule has them? A plain rule has the proof of most rows. */
 WL_INLINE int wl_memo_saves_plainly(const struct wl_rule* rule) {
 #ifdef WL_TARGET_A64
-  return rule->ra_kind == WL_REG_CFA && rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8 &&
-         rule->ra_offset == rule->fp_offset + 8 && (rule->flags & ~WL_RULE_SIGNED) == 0;
+  return rule->proof == WL_PROOF_CALLED && rule->ra_kind == WL_REG_CFA && rule->fp_kind == WL_REG_CFA &&
+         rule->fp_offset < -8 && rule->ra_offset == rule->fp_offset + 8 && (rule->flags & ~WL_RULE_SIGNED) == 0;
 #else
-  return rule->ra_kind == WL_REG_CFA && rule->ra_offset == -8 && rule->flags == 0 &&
+  return rule->proof == WL_PROOF_CALLED && rule->ra_kind == WL_REG_CFA && rule->ra_offset == -8 && rule->flags == 0 &&
          (rule->fp_kind == WL_REG_SAME || (rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8));
 #endif
 }

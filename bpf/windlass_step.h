@@ -377,7 +377,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
   __u64 pc = WL_STRIP(env, u->room.value);
   if (pc == 0 && !(rule->flags & WL_RULE_SIGNAL)) /* else a call of a null pointer */
-    return cursor->exact || (rule->flags & WL_RULE_NO_END) ? WL_END_GUESSED : WL_END_COMPLETE;
+    return cursor->exact || rule->proof == WL_PROOF_NO_END ? WL_END_GUESSED : WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
   status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->arg_reg);
   if (status == 2) return WL_END_UNREADABLE_STACK;
@@ -398,6 +398,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   cursor->valid = valid;
   cursor->backward = backward;
   if (rule->flags & WL_RULE_LEFT) cursor->left = 1;
+  if (rule->proof == WL_PROOF_CODE && u->certainty == WL_DESCRIBED) u->certainty = WL_PROVED;
 #ifdef WL_TARGET_A64
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
 #else

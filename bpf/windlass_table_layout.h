@@ -70,7 +70,13 @@ enum wl_reg_kind {
 #define WL_RULE_SIGNED 2 /* AArch64: the return address has an authentication code. */
 #define WL_RULE_LEFT \
   4 /* The thread's data lead to another stack than the callers': WL_CFA_THREAD ends the callers' walk. */
-#define WL_RULE_NO_END 8 /* The code may not be the code that it was taken for: address 0 proves no end. */
+
+/* By what a frame's caller is known, and what an address of 0 says there. */
+enum wl_proof {
+  WL_PROOF_CALLED = 0, /* A row of code that is called: behind a call, address 0 ends the stack. */
+  WL_PROOF_NO_END = 1, /* A row of code that is jumped into, or was taken for a leaf: address 0 proves no end. */
+  WL_PROOF_CODE = 2,   /* No row: the code between two functions leads to the caller as the row before it. */
+};
 
 /* The last load of WL_CFA_THREAD and WL_CFA_MOVABLE. These rules track no extra register. */
 struct wl_last_load {
@@ -106,7 +112,7 @@ struct wl_rule {
     __u8 way_sp;  /* WL_CFA_THREAD */
     __u8 top;     /* WL_CFA_MOVABLE */
   };
-  __u8 reserved; /* 0 */
+  __u8 proof; /* wl_proof */
 };
 
 struct wl_page_head {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "lookup/sources/stack_end.h"
 #include "lookup/table/extra_register.h"
 #include "lookup/table/project.h"
 
@@ -112,10 +113,13 @@ void Shapes::draft_rules(std::span<const FrameRow> rows) {
       ++use[row.cfa.reg()];
   const std::uint8_t x_reg = table::choose_extra_register(use, table::preserved_registers(architecture_));
   drafted<wl_code_shape>(0).x_reg = x_reg;
-  for (std::size_t i = 0; i < from_.size(); ++i)
-    if (from_[i] != kGap)
-      drafted<wl_code_row>(sizeof(wl_code_shape) + i * sizeof(wl_code_row)).rule =
-          table::project(rows[from_[i]], architecture_, x_reg);
+  const bool called = !rows.empty() && rows[0].begin == 0 && sources::is_called(rows[0].cfa, architecture_);
+  for (std::size_t i = 0; i < from_.size(); ++i) {
+    if (from_[i] == kGap) continue;
+    const table::TraceRule rule = table::project(rows[from_[i]], architecture_, x_reg);
+    drafted<wl_code_row>(sizeof(wl_code_shape) + i * sizeof(wl_code_row)).rule =
+        called ? rule : table::without_end(rule);
+  }
 }
 
 // Of the rows, without what only a shape that is kept has.

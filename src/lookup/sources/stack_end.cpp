@@ -71,6 +71,11 @@ bool agrees(const FrameRow& row, X86Code code) {
 
 }  // namespace
 
+bool is_called(const CfaRule& first, Architecture architecture) {
+  const int pushed = architecture == Architecture::kAArch64 ? 0 : static_cast<int>(Registers::word_size(architecture));
+  return first == CfaRule::at(Registers::sp_number(architecture), pushed);
+}
+
 bool returns(CodeReader read, std::uint64_t address, std::uint64_t end, Architecture architecture) {
   if (architecture == Architecture::kAArch64) {
     constexpr std::uint32_t kRet = 0xd65f0000, kAnyRegister = 0x3e0, kRetAa = 0xd65f0bff, kRetAb = 0xd65f0fff;
@@ -106,8 +111,7 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
   }
   FrameRow first;
   if (!function || !source.row_at(function->begin, first)) return EndProof::kNone;
-  const int pushed = architecture == Architecture::kAArch64 ? 0 : static_cast<int>(Registers::word_size(architecture));
-  if (first.cfa != CfaRule::at(Registers::sp_number(architecture), pushed)) return EndProof::kNone;
+  if (!is_called(first.cfa, architecture)) return EndProof::kNone;
   const bool refuted = architecture == Architecture::kX86_64 && !source.is_exact() &&
                        !agrees(row, X86Code(read, pc.value(), function->end));
   return refuted ? EndProof::kRefuted : EndProof::kProven;

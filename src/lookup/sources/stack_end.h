@@ -1,5 +1,5 @@
-// What proves that a frame is a thread's outermost one. The kernel side knows rows and no code: what its table has of
-// the same is WL_RULE_NO_END (bpf/windlass_table_layout.h), and what it takes for an end is asked about here.
+// What proves that a frame is a thread's outermost one. Tables carry is_called() in their rules (wl_proof of
+// bpf/windlass_table_layout.h). The kernel side knows no code: what it takes for an end is asked about here.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,10 @@ enum class EndProof : std::uint8_t {
 // - Windows marks no frame; a row that leads to 0 is believed. Code without a row is taken for a leaf, which is no
 // proof. Other files' code without a row has an end that somebody else has to prove.
 [[nodiscard]] EndProof end_proof(const UnwindSource& source, CodeAddress pc);
+
+// Does a function whose first row has this CFA begin with what a call leaves on the stack? Else the code is jumped
+// into, and address 0 proves no end there.
+[[nodiscard]] bool is_called(const CfaRule& first, Architecture architecture);
 
 // Is there a return in the code of [address, end), which goes on to the end of its function? Code that cannot be read,
 // or of another machine, has none.

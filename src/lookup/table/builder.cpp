@@ -204,6 +204,30 @@ std::vector<std::uint32_t> TableBuilder::sorted_functions() const {
   return order;
 }
 
+// Functions of one row for the gaps in which another rule holds than that of the row before.
+void TableBuilder::add_small_gaps(FunctionRef<void(SmallGap&)> look) {
+  const std::vector<std::uint32_t> order = sorted_ ? std::vector<std::uint32_t>() : sorted_functions();
+  const std::size_t count = functions_.size();
+  std::size_t before = 0;  // of those so far the one that ends last
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = order.empty() ? i : order[i];
+    const std::uint64_t begin = functions_[before].end, end = functions_[at].begin;
+    const std::uint64_t alignment = end & (0 - end);
+    if (i != 0 && begin < end && end - begin <= kPaddingGap && end - begin >= alignment) {
+      const TraceRule rule = rules_.rules()[rows_[functions_[before].end_row - 1].rule];
+      SmallGap gap{begin, end, rule};
+      look(gap);
+      const PackedRule packed = PackedRule::of(gap.rule);
+      if (packed != PackedRule::of(rule)) {
+        rows_.push_back({0, rules_.intern(packed)});
+        functions_.push_back({begin, end, rows_.size() - 1, rows_.size()});
+        sorted_ = false;
+      }
+    }
+    if (i == 0 || functions_[at].end >= functions_[before].end) before = at;
+  }
+}
+
 // The final index of every rule number: 0 for "none", then by falling use.
 std::vector<std::uint32_t> TableBuilder::number_by_use() const {
   std::vector<std::uint64_t> uses(rules_.rules().size(), 0);
@@ -292,13 +316,14 @@ class TableBuilder::Sweep {
   std::vector<Open> fallback_;  // the same; these hold where open_ is empty
 };
 
-Expected<UnwindTable> TableBuilder::finish() {
+Expected<UnwindTable> TableBuilder::finish(FunctionRef<void(SmallGap&)> look) {
   UnwindTable table;
   table.x_reg_ = x_reg_;
   table.stats_ = stats_;
   if (functions_.empty()) return table;
   if (functions_.size() > 0xffffffff)
     return fail(ErrorCode::kLimit, "too many functions in one module", 0, functions_.size());
+  add_small_gaps(look);
 
   std::uint64_t begin = ~0ull, end = 0;
   for (const Function& function : functions_) {

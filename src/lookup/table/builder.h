@@ -11,6 +11,7 @@
 #include "lookup/table/rule_set.h"
 #include "lookup/table/unwind_table.h"
 #include "windlass/error.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::table {
 
@@ -22,8 +23,8 @@ namespace windlass::table {
 //   that begin at the same address the first given wins. The binary searches of libgcc and elfutils agree wherever they
 //   find a row: they take the entry with the greatest begin at or below the pc, and give up where that one has ended.
 // - Functions given after begin_fallback() hold only where no function given before it does.
-// - A gap of less than 16 bytes between two functions is padding no call returns to: the row before it goes on. Larger
-//   gaps get the all-zero rule.
+// - A gap of less than 16 bytes between two functions is padding no call returns to: the row before it goes on. Where
+//   alignment does not explain the gap, finish() may be told what is there. Larger gaps get the all-zero rule.
 // - With `executable` ranges given, functions are clipped to them; what lies outside is counted in TableStats.
 //
 // There is no limit on rows, rules and functions; the covered address range is limited to WL_MAX_PAGES pages.
@@ -55,11 +56,19 @@ class TableBuilder {
   void set_x_reg(std::uint8_t reg) { x_reg_ = reg; }
   [[nodiscard]] const TableStats& stats() const { return stats_; }
 
-  // kLimit if the functions span more than WL_MAX_PAGES pages. The builder is used up.
-  [[nodiscard]] Expected<UnwindTable> finish();
+  // Between two functions, less than 16 bytes, and too long for the next function's alignment. The rule of the row
+  // before it, or what is put there, holds in all of it.
+  struct SmallGap {
+    std::uint64_t begin, end;
+    TraceRule rule;
+  };
+  // kLimit if the functions span more than WL_MAX_PAGES pages. The builder is used up. `look` sees small gaps,
+  // ascending.
+  [[nodiscard]] Expected<UnwindTable> finish(FunctionRef<void(SmallGap&)> look = kLeaveGaps);
 
  private:
   static constexpr std::uint64_t kPaddingGap = 15;
+  static constexpr auto kLeaveGaps = [](SmallGap&) {};
 
   static constexpr std::uint32_t kNoRule = 0xffffffff;  // no rule has this number
 
@@ -78,6 +87,7 @@ class TableBuilder {
 
   void add_row(std::uint32_t offset, std::uint32_t number);
   void unusual_row(std::uint64_t begin, std::uint32_t number);
+  void add_small_gaps(FunctionRef<void(SmallGap&)> look);
   [[nodiscard]] std::vector<std::uint32_t> sorted_functions() const;
   [[nodiscard]] std::vector<std::uint32_t> number_by_use() const;
 

@@ -10,8 +10,10 @@
 #include "formats/image/unwind_sections.h"
 #include "lookup/sources/go_source.h"
 #include "lookup/sources/sframe_source.h"
+#include "lookup/sources/stack_end.h"
 #include "lookup/table/compile_rows.h"
 #include "lookup/table/extra_register.h"
+#include "lookup/table/small_gaps.h"
 #include "lookup/table/trace_state.h"
 #include "lookup/table/unusual_rows.h"
 
@@ -57,6 +59,20 @@ void correct_rows(std::span<TableBuilder::PendingRow> rows) {
   }
 }
 
+// Is the function of these rows called, as far as its first row says? (lookup/sources/stack_end.h)
+bool is_called(const dwarf::Fde& fde, std::span<const TableBuilder::PendingRow> rows, Architecture architecture) {
+  if (rows.empty() || rows[0].begin != fde.begin) return false;
+  const TraceRule first = PackedRule{rows[0].low, rows[0].high}.rule();
+  return first.cfa_kind == WL_CFA_REG && sources::is_called(CfaRule::at(first.cfa_reg, first.cfa_offset), architecture);
+}
+
+void leave_ends(std::span<TableBuilder::PendingRow> rows) {
+  for (TableBuilder::PendingRow& row : rows) {
+    const PackedRule packed = PackedRule::of(without_end(PackedRule{row.low, row.high}.rule()));
+    row.low = packed.low, row.high = packed.high;
+  }
+}
+
 template <typename Registers>
 EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfImage* image, std::uint8_t x_reg,
                              TableBuilder& builder, CfaRegisterUse& use, dwarf::ErrorSink report) {
@@ -84,6 +100,7 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
     const std::span rows(pending.begin(), pending.end());
+    const bool called = is_called(fde, rows, section.architecture);
     if constexpr (std::is_same_v<Registers, Arm64Registers>)
       correct_rows(rows);
     else {
@@ -97,6 +114,8 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     }
     if (ends && image != nullptr) [[unlikely]]
       leave_refuted_ends(*image, section.architecture, fde.end, rows);
+    if (!called) [[unlikely]]
+      leave_ends(rows);
     if (image == nullptr || !add_unusual_rows(*image, fde, rows, other_register, builder)) builder.rows(rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);
@@ -208,7 +227,8 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
       if (go || !found.sections.empty()) builder.begin_fallback();
       (void)add_functions(*simple, x_reg, builder, sink);
     }
-    return builder.finish();
+    SmallGaps gaps(image, executable, x_reg);
+    return builder.finish([&](TableBuilder::SmallGap& gap) { gaps.look_at(gap); });
   };
   const Architecture architecture = image::architecture_of(image.machine());
   const auto choose = [&](const CfaRegisterUse& used) {

@@ -68,9 +68,8 @@ class Leaves {
     const std::uint64_t first = begin + padding;
     if (padding <= kMaxPadding) begin = first;
     builder_.begin_function(begin, end);
-    const auto row = [&](std::uint64_t address, TraceRule rule) {
-      rule.flags = (rule.flags | WL_RULE_NO_END) & 15;
-      builder_.row(address == first ? begin : address, rule);
+    const auto row = [&](std::uint64_t address, const TraceRule& rule) {
+      builder_.row(address == first ? begin : address, without_end(rule));
     };
     const auto starts_function = [&](std::uint64_t address) {
       return !symbols_.at(static_cast<std::uint32_t>(address)).empty();

@@ -1,5 +1,6 @@
 #include "lookup/table/compile_rows.h"
 
+#include "lookup/sources/stack_end.h"
 #include "lookup/table/project.h"
 
 namespace windlass::table {
@@ -14,13 +15,23 @@ TraceRule no_rule() {
 // The rows of one function, with what they leave out.
 class FunctionRows {
  public:
-  FunctionRows(const sources::Function& function, Architecture architecture, std::uint8_t x_reg, TableBuilder& builder)
-      : builder_(builder), architecture_(architecture), x_reg_(x_reg), end_(function.end), at_(function.begin) {
+  // `proves_ends`: whatever its first row says.
+  FunctionRows(const sources::Function& function, Architecture architecture, bool proves_ends, std::uint8_t x_reg,
+               TableBuilder& builder)
+      : builder_(builder),
+        architecture_(architecture),
+        proves_ends_(proves_ends),
+        x_reg_(x_reg),
+        begin_(function.begin),
+        end_(function.end),
+        at_(function.begin) {
     builder_.begin_function(function.begin, function.end);
   }
   void add(const FrameRow& row) {
     if (row.begin > at_) builder_.row(at_, no_rule());
-    builder_.row(row.begin, project(row, architecture_, x_reg_));
+    if (row.begin == begin_ && sources::is_called(row.cfa, architecture_)) proves_ends_ = true;
+    const TraceRule rule = project(row, architecture_, x_reg_);
+    builder_.row(row.begin, proves_ends_ ? rule : without_end(rule));
     at_ = row.end;
   }
   void finish() {
@@ -31,8 +42,9 @@ class FunctionRows {
  private:
   TableBuilder& builder_;
   Architecture architecture_;
+  bool proves_ends_;
   std::uint8_t x_reg_;
-  std::uint64_t end_;
+  std::uint64_t begin_, end_;
   std::uint64_t at_;
 };
 
@@ -47,7 +59,7 @@ std::vector<AddressRange> add_functions(const sources::UnwindSource& source, std
   builder.set_x_reg(x_reg);
   const auto each = [&](const sources::Function& function) {
     covered.push_back({function.begin, function.end});
-    FunctionRows rows(function, *source.architecture(), x_reg, builder);
+    FunctionRows rows(function, *source.architecture(), source.is_windows(), x_reg, builder);
     const auto add = [&](const FrameRow& row) { rows.add(row); };
     source.for_each_row(function, add, problem);
     rows.finish();

@@ -32,7 +32,7 @@ class RuleSet {
  private:
   static constexpr std::uint32_t kEmpty = 0xffffffff;
   struct Slot {
-    std::uint64_t low = ~0ull, high = ~0ull;  // no rule: its reserved byte is 0
+    std::uint64_t low = ~0ull, high = ~0ull;  // no rule: none has such a proof
     std::uint32_t number = kEmpty;
   };
 

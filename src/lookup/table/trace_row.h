@@ -18,20 +18,26 @@ static_assert(sizeof(TraceRule) == 16);
 struct PackedRule {
   // In `low`: the CFA's kind (8 bits) and register (8), four kinds of 4 bits, the CFA's offset (32).
   static constexpr int kCfaReg = 8, kFpKind = 16, kRaKind = 20, kXKind = 24, kFlags = 28, kCfaOffset = 32;
-  // In `high`: three offsets of 16 bits, the CFA's argument (8).
-  static constexpr int kFpOffset = 0, kRaOffset = 16, kXOffset = 32, kCfaArg = 48;
+  // In `high`: three offsets of 16 bits, the CFA's argument (8), the proof (8).
+  static constexpr int kFpOffset = 0, kRaOffset = 16, kXOffset = 32, kCfaArg = 48, kProof = 56;
 
   std::uint64_t low = 0, high = 0;
 
   static void put(std::uint64_t& word, int shift, std::uint64_t mask, std::uint64_t value) {
     word = (word & ~(mask << shift)) | (value & mask) << shift;
   }
+  bool operator==(const PackedRule&) const = default;
   [[nodiscard]] TraceRule rule() const { return std::bit_cast<TraceRule>(*this); }
-  [[nodiscard]] static PackedRule of(TraceRule rule) {
-    rule.reserved = 0;
-    return std::bit_cast<PackedRule>(rule);
-  }
+  [[nodiscard]] static PackedRule of(const TraceRule& rule) { return std::bit_cast<PackedRule>(rule); }
 };
+
+// The rule of code in which an address of 0 proves no end.
+[[nodiscard]] inline TraceRule without_end(TraceRule rule) {
+  const bool leads_on =
+      rule.cfa_kind != WL_CFA_NONE && rule.cfa_kind != WL_CFA_UNSUPPORTED && rule.ra_kind != WL_REG_UNDEFINED;
+  if (leads_on) rule.proof = WL_PROOF_NO_END;
+  return rule;
+}
 
 // How a rule says [register + offset]: it has room for the CFA's register, the frame pointer and, where the CFA is
 // plain, one more. To be asked in the order return address, frame pointer, extra register, once the CFA's part is

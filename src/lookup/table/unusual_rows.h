@@ -18,6 +18,7 @@ namespace windlass::table {
 // There is a row, but it takes the agent to know what to make of it.
 [[nodiscard]] inline TraceRule for_the_agent(TraceRule rule) {
   rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
+  rule.proof = WL_PROOF_CALLED;
   return rule;
 }
 

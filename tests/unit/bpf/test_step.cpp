@@ -139,7 +139,7 @@ TEST(Step, Ends) {
   cursor.exact = 0;
   EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8)), WL_END_COMPLETE);
   auto leaf = rule_of(WL_CFA_REG, 7, 8);
-  leaf.flags = WL_RULE_NO_END;
+  leaf.proof = WL_PROOF_NO_END;
   EXPECT_EQ(apply(target, cursor, leaf), WL_END_GUESSED);
   cursor.exact = 1;
   auto undefined = rule_of(WL_CFA_REG, 7, 8);
@@ -151,6 +151,35 @@ TEST(Step, Ends) {
   EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 0)), WL_END_NO_PROGRESS);
   EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, -64)), WL_END_NO_PROGRESS);
   EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 40, 8)), WL_END_REGISTER_LOST);
+}
+
+TEST(Step, ARuleThatTheCodeProvesMakesTheStackProved) {
+  FakeTarget target;
+  target.write(kStack, {kCode + 1, kCode + 2, kCode + 3});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  std::uint32_t& certainty = target.scratch->unwind.certainty;
+  certainty = WL_DESCRIBED;
+  auto rule = rule_of(WL_CFA_REG, 7, 8);
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(certainty, WL_DESCRIBED);
+  rule.proof = WL_PROOF_CODE;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(certainty, WL_PROVED);
+  certainty = WL_CHECKED;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(certainty, WL_CHECKED) << "the least certain frame counts";
+}
+
+// The memo's plain rules have the proof of most rows. A rule with another one is looked up again.
+TEST(Step, ARuleWithAProofOfItsOwnIsKeptByItsPlace) {
+  auto rule = rule_of(WL_CFA_REG, 7, 8);
+  EXPECT_TRUE(wl_memo_value(1, kCode, &rule, 8, kNoX) & WL_MEMO_PLAIN);
+  for (const auto proof : {WL_PROOF_NO_END, WL_PROOF_CODE}) {
+    rule.proof = proof;
+    const std::uint64_t value = wl_memo_value(1, kCode, &rule, 8, kNoX);
+    EXPECT_FALSE(value & WL_MEMO_PLAIN);
+    EXPECT_EQ(wl_memo_ref(value), 8u);
+  }
 }
 
 // Two frames that name each other: stacks may be switched a few times, not for ever.

@@ -102,9 +102,9 @@ TEST(StackEnd, ALeafOfWindowsIsNoProof) {
   // The kernel side's table says the same.
   const auto table = table::compile(*source, [](const Error& error) { ADD_FAILURE() << error.text(); });
   ASSERT_TRUE(table);
-  EXPECT_EQ(table->find(described).flags, 0);
+  EXPECT_EQ(table->find(described).proof, WL_PROOF_CALLED);
   EXPECT_EQ(table->find(leaf).cfa_kind, WL_CFA_REG);
-  EXPECT_EQ(table->find(leaf).flags, WL_RULE_NO_END);
+  EXPECT_EQ(table->find(leaf).proof, WL_PROOF_NO_END);
 }
 
 }  // namespace

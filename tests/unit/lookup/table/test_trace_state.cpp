@@ -249,7 +249,7 @@ TEST(PackedRule, IsTheRuleInMemory) {
   EXPECT_EQ(rule.ra_offset, -8);
   EXPECT_EQ(rule.x_offset, -24);
   EXPECT_EQ(rule.arg_reg, 11);
-  EXPECT_EQ(rule.reserved, 0);
+  EXPECT_EQ(rule.proof, WL_PROOF_CALLED);
 }
 
 }  // namespace
