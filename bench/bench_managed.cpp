@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "support/code_by_hand.h"
-#include "windlass/gc_roots.h"
-#include "windlass/suspension.h"
+#include "windlass/managed/gc_roots.h"
+#include "windlass/managed/suspension.h"
 
 WINDLASS_MANAGED_METHOD(bench_outer)
 WINDLASS_MANAGED_METHOD(bench_method)

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #if __has_include(<absl/container/btree_map.h>)
 #include <absl/container/btree_map.h>
 #define HAS_BTREE 1

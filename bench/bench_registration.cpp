@@ -17,8 +17,8 @@
 #include <fmt/format.h>
 
 #include "windlass/backtrace.h"
-#include "windlass/dwarf.h"
-#include "windlass/registration.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/jit/registration.h"
 
 extern "C" void __register_frame(void*);    // NOLINT(bugprone-reserved-identifier)
 extern "C" void __deregister_frame(void*);  // NOLINT(bugprone-reserved-identifier)

@@ -2,7 +2,7 @@
  * registers were saved. The caller finds the new address in its register when the call returns. */
 #include <stdio.h>
 #include <string.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 struct object {
   char text[32];

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 static windlass_space* space;
 static uint64_t region_begin, region_end;

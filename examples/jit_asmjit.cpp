@@ -8,8 +8,8 @@
 #include <asmjit/asmjit.h>
 #include <unwind.h>
 #include <windlass/backtrace.h>
-#include <windlass/describe.h>
-#include <windlass/registration.h>
+#include <windlass/jit/describe.h>
+#include <windlass/jit/registration.h>
 
 #include <csignal>
 #include <cstdio>

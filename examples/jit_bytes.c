@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <unwind.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 /* ---- the assembler ---- */
 

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include <windlass/backtrace.h>
-#include <windlass/code_range.h>
+#include <windlass/jit/code_range.h>
 #include <cstdio>
 #include <cstring>
 

@@ -13,9 +13,9 @@
 #include <llvm/Support/TargetSelect.h>
 #include <unwind.h>
 #include <windlass/backtrace.h>
-#include <windlass/code_range.h>
-#include <windlass/describe.h>
-#include <windlass/registration.h>
+#include <windlass/jit/code_range.h>
+#include <windlass/jit/describe.h>
+#include <windlass/jit/registration.h>
 
 #include <csignal>
 #include <cstdio>

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include <windlass/format/winx64.h>
 #include <windlass/prologue.h>
-#include <windlass/winx64.h>
 
 namespace {
 

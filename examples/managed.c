@@ -4,7 +4,7 @@
  * them. */
 #include <stdio.h>
 #include <string.h>
-#include <windlass/windlass_managed.h>
+#include <windlass/c/managed.h>
 
 #if defined(__x86_64__)
 enum { SLOT_OF_INNER = 8 }; /* its reference is at sp + 8 */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <windlass/windlass_symbols.h>
+#include <windlass/c/symbols.h>
 
 static int print_address(const windlass_named_address* named, size_t index, void* user) {
   size_t i;

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 static int print_frame(windlass_cursor* cursor, const windlass_frame* frame, void* user) {
   Dl_info symbol;

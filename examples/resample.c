@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 static int count_frame(windlass_cursor* cursor, const windlass_frame* frame, void* user) {
   (void)cursor;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 enum { kSamples = 4096, kDepth = 64 };
 static windlass_space* space;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 static windlass_space* space; /* opened before any signal can come */
 static uint64_t pcs[256];

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 static int print_frame(windlass_cursor* cursor, const windlass_frame* frame, void* user) {
   (void)cursor;

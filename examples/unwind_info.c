@@ -1,5 +1,5 @@
 /* What a file's unwind information says: how many functions and rows, and the row of its entry point. */
-#include <windlass/windlass_unwind_info.h>
+#include <windlass/c/unwind_info.h>
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "unit/managed/made_up_stack.h"
-#include "windlass/gc_roots.h"
+#include "windlass/managed/gc_roots.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "formats/sframe/read.h"
-#include "windlass/sframe.h"
+#include "windlass/format/sframe.h"
 
 namespace windlass::fuzz {
 namespace {

@@ -7,7 +7,7 @@
 #include "arm64_image.h"
 #include "formats/winarm64/frame_codes.h"
 #include "support/pe_builder.h"
-#include "windlass/winarm64.h"
+#include "windlass/format/winarm64.h"
 
 namespace windlass::fuzz {
 namespace {

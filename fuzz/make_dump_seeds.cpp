@@ -12,8 +12,8 @@
 #include "support/jitdump_text.h"
 #include "support/managed_rows.h"
 #include "support/minidump_writer.h"
-#include "windlass/code_manager.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/jit/code_manager.h"
 
 namespace {
 

@@ -30,6 +30,13 @@ HEADING = re.compile(r"(#{1,6}) +(.*)")
 ITEM = re.compile(r"( *)([-*]|\d+\.)( +)\S")
 
 
+def reference_page(header):
+    """How doxygen names the page of a header: by its folder, too, where another header has its name."""
+    same = list((ROOT / "include/windlass").rglob(pathlib.Path(header).name))
+    name = header.removeprefix("include/windlass/") if len(same) > 1 else pathlib.Path(header).name
+    return re.sub(r"[_./]", lambda mark: {"_": "__", ".": "_8", "/": "_2"}[mark.group()], name)
+
+
 def missing():
     """What to install, or nothing."""
     packages = [names for program, names in PROGRAMS.items() if shutil.which(program) is None]
@@ -103,7 +110,7 @@ class Site:
         elif path.startswith("docs/"):
             place = path.removeprefix("docs/")
         elif path.startswith("include/windlass/"):
-            return "api/" + re.sub(r"[_.]", lambda m: "__" if m.group() == "_" else "_8", pathlib.Path(path).name) + ".html"
+            return "api/" + reference_page(path) + ".html"
         elif path.endswith(".md"):
             place = "repository/" + path
         else:

@@ -16,7 +16,7 @@ mapfile -t headers < <(find windlass -name '*.h' | sort)
 if [ "$(uname -m)" != x86_64 ]; then  # that one says so itself
   mapfile -t headers < <(printf '%s\n' "${headers[@]}" | grep -v /libunwind.h)
 fi
-mapfile -t c_headers < <(printf '%s\n' "${headers[@]}" | grep -E '/(windlass[a-z_]*|libunwind)\.h$')
+mapfile -t c_headers < <(printf '%s\n' "${headers[@]}" | grep /c/)
 options="-Wall -Wextra -Wpedantic -Wshadow -Werror -I. -fsyntax-only"
 plain="-fno-exceptions -fno-rtti"
 

@@ -4,7 +4,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/include/windlass"
+mkdir -p "$work/include/windlass/c"
 cd "$work/include/windlass"
 
 # expect STATUS TEXT...: what the script says of the headers as they are
@@ -22,7 +22,7 @@ expect() {
 header() { printf '%s\n' '#pragma once' "${@:2}" > "$1.h"; }
 
 header sizes '#include <cstddef>' 'namespace windlass { using Size = std::size_t; }'
-header windlass 'int windlass_walk(void);'
+header c/windlass 'int windlass_walk(void);'
 expect 0 "2 headers, 8 compilations, 0 errors"
 
 header alone 'namespace windlass { inline Size none = 0; }'
@@ -36,8 +36,8 @@ header newer 'namespace windlass { inline int twice(int value) { return value; }
 sed -i 1d newer.h
 expect 1 "redefinition"
 rm newer.h
-header windlass_c 'namespace windlass { int none(); }'
+header c/mixed 'namespace windlass { int none(); }'
 expect 1 "gcc -std=c99"
-header windlass_c '#ifdef __cplusplus' 'inline int none() { return (int)1.5; }' '#endif'
+header c/mixed '#ifdef __cplusplus' 'inline int none() { return (int)1.5; }' '#endif'
 expect 1 "g++ -std=c++11" "old-style cast"
 echo "all as expected"

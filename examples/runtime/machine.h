@@ -6,9 +6,9 @@
 #if defined(__aarch64__)
 #include <asmjit/arm/a64assembler.h>
 #endif
+#include <windlass/format/winarm64.h>
+#include <windlass/format/winx64.h>
 #include <windlass/prologue.h>
-#include <windlass/winarm64.h>
-#include <windlass/winx64.h>
 
 #include <cstdint>
 #include <vector>

@@ -2,11 +2,11 @@
 // that looks at a stack is Windlass's: see README.md for which part is where.
 #pragma once
 
-#include <windlass/code_manager.h>
-#include <windlass/gc_roots.h>
-#include <windlass/managed_exception.h>
-#include <windlass/registration.h>
-#include <windlass/suspension.h>
+#include <windlass/jit/code_manager.h>
+#include <windlass/jit/registration.h>
+#include <windlass/managed/exception.h>
+#include <windlass/managed/gc_roots.h>
+#include <windlass/managed/suspension.h>
 
 #include <atomic>
 #include <ctime>

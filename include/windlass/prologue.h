@@ -1,6 +1,6 @@
 // Describes how the code of a function changes the frame. The generator of the code makes one description. From it
-// come rows (rows_of() below) and unwind information: Windows x64 (winx64.h), Windows ARM64 (winarm64.h), DWARF
-// (dwarf.h), SFrame (sframe.h).
+// come rows (rows_of() below) and unwind information: Windows x64 (format/winx64.h), Windows ARM64 (format/winarm64.h),
+// DWARF (format/dwarf.h), SFrame (format/sframe.h).
 //
 // Offsets into code count bytes from the function's begin. Registers are DWARF numbers:
 // - x86-64 (System V psABI, figure 3.36): 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8-15, 17-32 xmm0-15.

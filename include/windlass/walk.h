@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "windlass/bytes.h"
-#include "windlass/code_range.h"
 #include "windlass/error.h"
+#include "windlass/jit/code_range.h"
 #include "windlass/registers.h"
 
 namespace windlass {
@@ -152,8 +152,8 @@ class AddressSpace {
   Expected<void> remove(std::uint64_t begin);
 
   // Adds code without a file, for walks in this space alone. Rules and errors are those of add_own_code() and
-  // retire_own_code() in code_range.h. Thread-safe against walkers and against each other. Also kMalformed for a range
-  // that overlaps a module.
+  // retire_own_code() in jit/code_range.h. Thread-safe against walkers and against each other. Also kMalformed for a
+  // range that overlaps a module.
   Expected<CodeRangeId> add(CodeRange range);
   Expected<void> retire(CodeRangeId id);
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "capi/structs.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 #include "windlass/prologue.h"
 
 namespace windlass::capi {

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "capi/shells.h"
-#include "windlass/code_manager.h"
-#include "windlass/registration.h"
+#include "windlass/c/unwind_info.h"
+#include "windlass/jit/code_manager.h"
+#include "windlass/jit/registration.h"
 #include "windlass/target.h"
 #include "windlass/unwind_info.h"
 #include "windlass/walk.h"
-#include "windlass/windlass_unwind_info.h"
 
 struct windlass_space : windlass::capi::Shell<windlass_space> {
   std::optional<windlass::Target> target;  // with a space alone where there is neither process nor dump

@@ -8,9 +8,9 @@
 
 #include "capi/handles.h"
 #include "capi/structs.h"
-#include "windlass/gc_roots.h"
-#include "windlass/suspension.h"
-#include "windlass/windlass_managed.h"
+#include "windlass/c/managed.h"
+#include "windlass/managed/gc_roots.h"
+#include "windlass/managed/suspension.h"
 
 struct windlass_method : windlass::managed::Method {
   std::vector<windlass::managed::Clause> own_clauses;

@@ -12,7 +12,7 @@
 #include "capi/code.h"
 #include "windlass/backtrace.h"
 #if !defined(_WIN32)
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #endif
 
 using namespace windlass;

@@ -1,5 +1,5 @@
 // Generated code made known.
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 #include <deque>
 #include <utility>

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstring>
 
+#include "windlass/c/unwind_info.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
 #include "windlass/target.h"
 #include "windlass/walk.h"
-#include "windlass/windlass_unwind_info.h"
 
 namespace windlass::capi {
 

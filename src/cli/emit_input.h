@@ -9,7 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "formats/image/laid_out_object.h"
-#include "windlass/emit.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass::cli {
 

@@ -1,5 +1,5 @@
 // nongnu libunwind's local interface over the own process.
-#include "windlass/libunwind.h"
+#include "windlass/c/libunwind.h"
 
 #include <cstring>
 #include <iterator>

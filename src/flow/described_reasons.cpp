@@ -1,4 +1,4 @@
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass {
 

@@ -11,7 +11,7 @@
 
 #include "flow/explorer.h"
 #include "flow/way_in.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::flow {
 

@@ -6,7 +6,7 @@
 #include "base/pages.h"
 #include "flow/stack_effect.h"
 #include "flow/synthesis.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::flow {
 

@@ -2,11 +2,11 @@
 #include <cstring>
 
 #include "jit/thunk.h"
-#include "windlass/code_heap.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/format/winarm64.h"
+#include "windlass/format/winx64.h"
+#include "windlass/jit/code_heap.h"
 #include "windlass/prologue.h"
-#include "windlass/winarm64.h"
-#include "windlass/winx64.h"
 
 namespace windlass {
 namespace {

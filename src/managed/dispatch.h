@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "windlass/managed_exception.h"
+#include "windlass/managed/exception.h"
 
 namespace windlass::managed {
 

@@ -1,4 +1,4 @@
-#include "windlass/explicit_frame.h"
+#include "windlass/managed/explicit_frame.h"
 
 #include <bit>
 #include <random>

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "windlass/bytes.h"
-#include "windlass/gc_roots.h"
+#include "windlass/managed/gc_roots.h"
 
 namespace windlass::managed {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "windlass/explicit_frame.h"
+#include "windlass/managed/explicit_frame.h"
 
 static_assert(offsetof(windlass::managed::Landing, stores) == 8 * 44);
 

@@ -1,6 +1,6 @@
 // Source: "x64 exception handling" (Microsoft), "Language-specific handler"; struct _SCOPE_TABLE_AMD64 of winnt.h.
 #include "windlass/bytes.h"
-#include "windlass/managed_exception.h"
+#include "windlass/managed/exception.h"
 
 namespace windlass::managed {
 namespace {

@@ -1,4 +1,4 @@
-#include "windlass/suspension.h"
+#include "windlass/managed/suspension.h"
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
 #include "managed/install.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
-#include "windlass/managed_walk.h"
+#include "windlass/managed/walk.h"
 
 namespace windlass::managed {
 

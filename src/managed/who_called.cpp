@@ -1,4 +1,4 @@
-#include "windlass/managed_walk.h"
+#include "windlass/managed/walk.h"
 
 namespace windlass::managed {
 

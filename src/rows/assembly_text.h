@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "windlass/format/written.h"
 #include "windlass/prologue.h"
-#include "windlass/written.h"
 
 namespace windlass {
 

@@ -1,5 +1,5 @@
 // A method whose only description is its code, all of which is known. Rows are made from the first instruction on
-// (windlass/describe.h).
+// (windlass/jit/describe.h).
 #pragma once
 
 #include <cstddef>

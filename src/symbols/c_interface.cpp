@@ -1,4 +1,4 @@
-// windlass/windlass_symbols.h
+// windlass/c/symbols.h
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -8,8 +8,8 @@
 #include "capi/shells.h"
 #include "capi/structs.h"
 #include "windlass/backtrace.h"
+#include "windlass/c/symbols.h"
 #include "windlass/symbols.h"
-#include "windlass/windlass_symbols.h"
 
 using namespace windlass;
 using namespace windlass::capi;

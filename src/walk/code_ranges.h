@@ -12,7 +12,7 @@
 #include "base/grace_period.h"
 #include "base/static_mutex.h"
 #include "walk/module.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::walk {
 

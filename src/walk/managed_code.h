@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass::walk {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "lookup/sources/unwind_source.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::walk {
 

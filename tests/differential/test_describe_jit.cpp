@@ -19,7 +19,7 @@
 #include "support/run_command.h"
 #include "support/whole.h"
 #include "support/x64_ways.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass {
 namespace {

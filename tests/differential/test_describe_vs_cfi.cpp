@@ -17,7 +17,7 @@
 #include "formats/dwarf/lower.h"
 #include "support/elf_code.h"
 #include "support/whole.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass {
 namespace {

@@ -14,7 +14,7 @@
 #include "support/random_arm64_prologue.h"
 #include "support/run_command.h"
 #include "support/x64_functions.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass {
 namespace {

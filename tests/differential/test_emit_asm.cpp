@@ -10,7 +10,7 @@
 #include "differential/peer.h"
 #include "lookup/sources/unwind_source.h"
 #include "support/run_command.h"
-#include "windlass/emit.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass {
 namespace {

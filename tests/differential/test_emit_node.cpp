@@ -10,7 +10,7 @@
 #include "formats/winx64/read.h"
 #include "support/pe_corpora.h"
 #include "support/v8_blob.h"
-#include "windlass/emit.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass {
 namespace {

@@ -20,8 +20,8 @@
 #include "support/run_command.h"
 #include "support/sframe_bytes.h"
 #include "support/x64_functions.h"
-#include "windlass/dwarf.h"
-#include "windlass/sframe.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/format/sframe.h"
 #include "windlass/unwind_info.h"
 
 namespace windlass {

@@ -24,9 +24,9 @@
 #include <asmjit/asmjit.h>
 
 #include "windlass/backtrace.h"
-#include "windlass/code_manager.h"
-#include "windlass/describe.h"
-#include "windlass/registration.h"
+#include "windlass/jit/code_manager.h"
+#include "windlass/jit/describe.h"
+#include "windlass/jit/registration.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "support/jit_stub.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace {
 

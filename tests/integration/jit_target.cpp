@@ -13,8 +13,8 @@
 #include <string>
 
 #include "support/jit_stub.h"
-#include "windlass/code_manager.h"
-#include "windlass/registration.h"
+#include "windlass/jit/code_manager.h"
+#include "windlass/jit/registration.h"
 
 namespace {
 

@@ -124,7 +124,7 @@ TEST(Dropin, ExceptionsStayLibunwinds) {
   expect_same(preloaded(WINDLASS_DROPIN_PROGRAMS "/dropin_exceptions_libunwind"), without);
 }
 
-// The same source against windlass/libunwind.h, linked.
+// The same source against windlass/c/libunwind.h, linked.
 TEST(Dropin, LibunwindsSourcesCompile) {
   const Outcome other = run(WINDLASS_DROPIN_PROGRAMS "/dropin_unw");
   Outcome own = run(WINDLASS_DROPIN_PROGRAMS "/dropin_unw_windlass");

@@ -8,8 +8,8 @@
 
 #include "rows/frame_state.h"
 #include "support/arm64_functions.h"
+#include "windlass/format/winarm64.h"
 #include "windlass/prologue.h"
-#include "windlass/winarm64.h"
 
 namespace windlass::test {
 

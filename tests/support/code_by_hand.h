@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windlass/managed_exception.h"
+#include "windlass/managed/exception.h"
 
 namespace windlass::managed {
 

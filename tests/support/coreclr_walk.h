@@ -10,7 +10,7 @@
 #include "runtimes/coreclr/code_map.h"
 #include "runtimes/coreclr/frames.h"
 #include "runtimes/coreclr/rows.h"
-#include "windlass/managed_walk.h"
+#include "windlass/managed/walk.h"
 
 namespace windlass::test {
 

@@ -17,7 +17,7 @@
 #include "support/ways.h"
 #include "support/written_function.h"
 #include "walk/apply.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::test {
 

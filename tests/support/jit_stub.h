@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "windlass/backtrace.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::test {
 

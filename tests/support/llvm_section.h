@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "windlass/gc_roots.h"
+#include "windlass/managed/gc_roots.h"
 
 namespace windlass::test {
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "support/sized.h"
-#include "windlass/windlass_managed.h"
+#include "windlass/c/managed.h"
 
 namespace windlass::test {
 

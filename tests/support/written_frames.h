@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "formats/dwarf/lower.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass::test {
 

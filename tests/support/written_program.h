@@ -6,7 +6,7 @@
 
 #include "support/pe_builder.h"
 #include "support/x64_functions.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::test {
 

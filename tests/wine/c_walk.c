@@ -1,5 +1,5 @@
 /* The C interface on Windows: the own stack walked from C beside RtlCaptureStackBackTrace. */
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 #include <windows.h>
 
 #include <stdio.h>

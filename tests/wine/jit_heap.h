@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 namespace windlass::test {
 

@@ -12,7 +12,7 @@
 #include "jit_heap.h"
 #include "system_walk.h"
 #include "windlass/backtrace.h"
-#include "windlass/code_heap.h"
+#include "windlass/jit/code_heap.h"
 #include "windlass/walk.h"
 
 namespace windlass {
@@ -280,7 +280,7 @@ TEST_P(EveryTable, CrashesReachTheFilterOfUnhandledOnes) {
     EXPECT_EQ(crash_stack[1 + i], heap_.begin() + 0x3000 + 0x100 * i + JitHeap::kReturnOffset);
 }
 
-// A heap with a front (windlass/code_heap.h): V8's way to have crashes in generated code reported.
+// A heap with a front (windlass/jit/code_heap.h): V8's way to have crashes in generated code reported.
 int reports;
 EXCEPTION_DISPOSITION report(EXCEPTION_RECORD* record, void*, CONTEXT* context, DISPATCHER_CONTEXT*) {
   if (record->ExceptionCode != EXCEPTION_ACCESS_VIOLATION) return ExceptionContinueSearch;

@@ -5,7 +5,7 @@
 
 #include "formats/dwarf/encode.h"
 #include "rows/assembly_text.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass::dwarf {
 namespace {

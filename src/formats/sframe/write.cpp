@@ -7,7 +7,7 @@
 #include "base/registers.h"
 #include "formats/sframe/format.h"
 #include "formats/sframe/rows.h"
-#include "windlass/sframe.h"
+#include "windlass/format/sframe.h"
 
 namespace windlass::sframe {
 namespace {

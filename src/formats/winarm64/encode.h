@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/winarm64/read.h"
+#include "windlass/format/winarm64.h"
 #include "windlass/prologue.h"
-#include "windlass/winarm64.h"
 
 namespace windlass::winarm64 {
 

@@ -11,9 +11,9 @@
 #include "formats/image/function_table.h"
 #include "formats/image/pe.h"
 #include "windlass/bytes.h"
+#include "windlass/format/winarm64.h"
 #include "windlass/function_ref.h"
 #include "windlass/registers.h"
-#include "windlass/winarm64.h"
 
 namespace windlass::winarm64 {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "formats/winx64/read.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::winx64 {
 

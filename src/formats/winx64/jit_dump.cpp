@@ -4,7 +4,7 @@
 
 #include "formats/winx64/read.h"
 #include "formats/winx64/registers.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::winx64 {
 namespace {

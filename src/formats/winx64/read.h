@@ -10,7 +10,7 @@
 #include "formats/image/function_table.h"
 #include "formats/image/pe.h"
 #include "windlass/bytes.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::winx64 {
 

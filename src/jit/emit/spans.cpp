@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "flow/stack_effect.h"
-#include "windlass/describe.h"
-#include "windlass/emit.h"
-#include "windlass/winarm64.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winarm64.h"
+#include "windlass/format/winx64.h"
+#include "windlass/jit/describe.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass::emit {
 namespace {

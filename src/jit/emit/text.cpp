@@ -6,10 +6,10 @@
 
 #include "base/utf8.h"
 #include "rows/assembly_text.h"
-#include "windlass/dwarf.h"
-#include "windlass/emit.h"
-#include "windlass/winarm64.h"
-#include "windlass/winx64.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/format/winarm64.h"
+#include "windlass/format/winx64.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass::emit {
 namespace {
@@ -189,8 +189,8 @@ class Text : AssemblyText {
 
   Expected<std::string> elf(Architecture architecture) {
     if (!options_.handler.empty())
-      return fail(ErrorCode::kUnsupported, "call frame information names no handler here: dwarf.h writes it with one",
-                  0);
+      return fail(ErrorCode::kUnsupported,
+                  "call frame information names no handler here: format/dwarf.h writes it with one", 0);
     dwarf::Writer writer({.architecture = architecture});
     for (const Span& span : spans_) {
       const dwarf::Place place{.address = kCode};

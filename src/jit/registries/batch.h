@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "walk/own_modules.h"
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 namespace windlass::registries {
 

@@ -4,7 +4,7 @@
 
 #include "jit/registries/batch.h"
 #include "windlass/backtrace.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass::registries {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "jit/registries/debug_lines.h"
 #include "windlass/backtrace.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass::registries {
 namespace {

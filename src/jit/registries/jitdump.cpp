@@ -16,7 +16,7 @@
 #include "os/jitdump.h"
 #include "os/process_memory.h"
 #include "windlass/backtrace.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass::registries {
 namespace {

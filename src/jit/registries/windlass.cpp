@@ -1,6 +1,6 @@
 // The own walks: code ranges (walk/code_ranges.h).
 #include "jit/registries/batch.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::registries {
 namespace {

@@ -17,7 +17,7 @@
 #include "jit/table/shapes.h"
 #include "os/descriptor.h"
 #include "runtimes/manager/read.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #include "windlass_code_layout.h"
 
 namespace windlass {

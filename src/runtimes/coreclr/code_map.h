@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "runtimes/coreclr/descriptor.h"
+#include "windlass/format/winx64.h"
 #include "windlass/function_ref.h"
 #include "windlass/walk.h"
-#include "windlass/winx64.h"
 
 namespace windlass::runtimes::coreclr {
 

@@ -9,7 +9,7 @@
 
 #include "runtimes/coreclr/code_map.h"
 #include "runtimes/runtime_code.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::runtimes::coreclr {
 

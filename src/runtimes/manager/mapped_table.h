@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass::manager {
 

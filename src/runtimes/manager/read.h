@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #include "windlass/walk.h"
 #include "windlass_code_layout.h"
 

@@ -9,7 +9,7 @@
 
 #include "runtimes/manager/mapped_table.h"
 #include "runtimes/published_code.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass::manager {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "lookup/sources/unwind_source.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass::manager {
 

@@ -9,7 +9,7 @@
 
 #include "base/registers.h"
 #include "runtimes/memory_reader.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::runtimes::mono {
 namespace {

@@ -1,5 +1,5 @@
-// The frames of a Mono's methods and trampolines: rows by what their code does to the stack (windlass/describe.h), the
-// runtime having said where it begins and ends.
+// The frames of a Mono's methods and trampolines: rows by what their code does to the stack (windlass/jit/describe.h),
+// the runtime having said where it begins and ends.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "windlass/bytes.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 #include "windlass_process_layout.h"
 
 namespace windlass::runtimes::v8 {

@@ -1,4 +1,4 @@
-// What code of V8 does to its frame, followed from its first instruction (windlass/describe.h).
+// What code of V8 does to its frame, followed from its first instruction (windlass/jit/describe.h).
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "windlass/bytes.h"
-#include "windlass/describe.h"
 #include "windlass/error.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::runtimes::v8 {
 

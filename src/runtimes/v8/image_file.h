@@ -12,7 +12,7 @@
 #include "runtimes/v8/deoptimization.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::runtimes::v8 {
 

@@ -1,9 +1,9 @@
 /* What a C program that links the installed libwindlass looks like. <error.h> is the system's. */
 #include <error.h>
 #include <stdio.h>
-#include <windlass/windlass.h>
-#include <windlass/windlass_managed.h>
-#include <windlass/windlass_unwind_info.h>
+#include <windlass/c/managed.h>
+#include <windlass/c/unwind_info.h>
+#include <windlass/c/windlass.h>
 
 static int count(windlass_cursor* cursor, const windlass_frame* frame, void* user) {
   (void)cursor;

@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <windlass/windlass_symbols.h>
+#include <windlass/c/symbols.h>
 
 static int print_name(const windlass_named_address* named, size_t index, void* user) {
   (void)index;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unwind.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 struct stack {
   void* pcs[128];

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unwind.h>
-#include <windlass/windlass.h>
+#include <windlass/c/windlass.h>
 
 #if defined(__x86_64__)
 /* sub rsp, 40; call rdi; rdtsc; shr eax, 31; shr eax, 1; add rsp, rax; add rsp, 40; ret */

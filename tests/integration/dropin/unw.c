@@ -1,9 +1,9 @@
 /* Its own stack by libunwind's local interface; frames as module+offset. Compiled twice: against libunwind's header and
- * library, and against windlass/libunwind.h. */
+ * library, and against windlass/c/libunwind.h. */
 #define _GNU_SOURCE
 #define UNW_LOCAL_ONLY
 #ifdef WITH_WINDLASS
-#include <windlass/libunwind.h>
+#include <windlass/c/libunwind.h>
 #else
 #include <libunwind.h>
 #endif

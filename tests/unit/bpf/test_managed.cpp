@@ -10,7 +10,7 @@
 
 #include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #include "windlass_user_env.h"
 
 #include "windlass_walk.h"

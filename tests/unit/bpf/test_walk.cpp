@@ -8,7 +8,7 @@
 #include "lookup/table/builder.h"
 #include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 struct CapiStack {
   static constexpr std::uint64_t kBase = 0x7000;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "capi_stack.h"
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 extern "C" int use_from_c(void);
 

@@ -11,7 +11,7 @@
 #include "support/llvm_section.h"
 #include "support/managed_by_c.h"
 #include "support/sized.h"
-#include "windlass/windlass_managed.h"
+#include "windlass/c/managed.h"
 
 namespace {
 

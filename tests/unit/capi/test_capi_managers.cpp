@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "capi_stack.h"
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 namespace {
 

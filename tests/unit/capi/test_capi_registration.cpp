@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 namespace windlass {
 namespace {

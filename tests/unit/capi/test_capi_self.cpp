@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kCountsAllocations = false;  // the sanitizers have a malloc of their own

@@ -15,7 +15,7 @@
 #include "support/managed_by_c.h"
 #include "support/sized.h"
 #include "support/small_stack.h"
-#include "windlass/windlass_managed.h"
+#include "windlass/c/managed.h"
 
 WINDLASS_MANAGED_METHOD(c_outer_method)
 WINDLASS_MANAGED_METHOD(c_inner_method)

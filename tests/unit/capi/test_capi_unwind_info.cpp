@@ -5,8 +5,8 @@
 
 #include "support/pe_image_builder.h"
 #include "support/sized.h"
+#include "windlass/c/unwind_info.h"
 #include "windlass/unwind_info.h"
-#include "windlass/windlass_unwind_info.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 /* The C interface as a C99 compiler with every warning sees it. Returns the line of the first thing that is wrong. */
-#include "windlass/windlass_managed.h"
-#include "windlass/windlass_unwind_info.h"
+#include "windlass/c/managed.h"
+#include "windlass/c/unwind_info.h"
 
 #include <string.h>
 

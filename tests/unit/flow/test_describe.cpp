@@ -1,5 +1,5 @@
 // describe() on small functions, and its refusals.
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 #include <gtest/gtest.h>
 

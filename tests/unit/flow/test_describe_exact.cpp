@@ -11,7 +11,7 @@
 #include "base/registers.h"
 #include "snippet_machine.h"
 #include "walk/apply.h"
-#include "windlass/describe.h"
+#include "windlass/jit/describe.h"
 
 namespace windlass::flow {
 namespace {

@@ -8,7 +8,7 @@
 #include "formats/winx64/exec.h"
 #include "support/pe_builder.h"
 #include "unit/formats/dwarf/collect.h"
-#include "windlass/code_heap.h"
+#include "windlass/jit/code_heap.h"
 
 namespace windlass {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windlass/managed_walk.h"
+#include "windlass/managed/walk.h"
 
 namespace windlass::managed {
 

@@ -16,7 +16,7 @@
 #include "support/seen_stacks.h"
 #include "support/small_stack.h"
 #include "support/whole.h"
-#include "windlass/suspension.h"
+#include "windlass/managed/suspension.h"
 
 WINDLASS_MANAGED_METHOD(outer_method)
 WINDLASS_MANAGED_METHOD(middle_method)

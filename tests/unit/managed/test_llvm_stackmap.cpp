@@ -9,7 +9,7 @@
 #include "base/mapped_file.h"
 #include "formats/image/elf.h"
 #include "support/run_command.h"
-#include "windlass/gc_roots.h"
+#include "windlass/managed/gc_roots.h"
 
 namespace windlass::managed {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "support/code_by_hand.h"
-#include "windlass/suspension.h"
+#include "windlass/managed/suspension.h"
 
 // struct Work* in rbx (x19): calls work->step(work) until that returns something else than 0. step_method counts
 // work->steps up, by a loop without a call, and returns work->stop.

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "made_up_stack.h"
-#include "windlass/gc_roots.h"
+#include "windlass/managed/gc_roots.h"
 #include "windlass/prologue.h"
 
 namespace windlass::managed {

@@ -14,7 +14,7 @@
 #include "profiler/samples/code_names.h"
 #include "support/ended_main_thread.h"
 #include "support/jitdump_text.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass::profiler {
 namespace {

@@ -18,8 +18,8 @@
 #include "support/jit_stub.h"
 #include "support/jitdump_text.h"
 #include "windlass/backtrace.h"
-#include "windlass/dwarf.h"
-#include "windlass/registration.h"
+#include "windlass/format/dwarf.h"
+#include "windlass/jit/registration.h"
 
 namespace windlass::manager {
 namespace {

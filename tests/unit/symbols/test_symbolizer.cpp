@@ -23,7 +23,7 @@
 #include "support/jit_stub.h"
 #include "support/run_command.h"
 #include "windlass/backtrace.h"
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 #include "windlass/symbols.h"
 
 // Named by the tests of walks: in no namespace, kept from being inlined, and not a tail call.

@@ -10,7 +10,7 @@
 
 #include "live_process.h"
 #include "nm.h"
-#include "windlass/windlass_symbols.h"
+#include "windlass/c/symbols.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include "support/jit_stub.h"
 #include "walk/code_ranges.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

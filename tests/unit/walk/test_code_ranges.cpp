@@ -11,7 +11,7 @@
 #include "walk/code_ranges.h"
 #include "walk/module.h"
 #include "windlass/backtrace.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

@@ -11,7 +11,7 @@
 #include "walk/own/fast_walk.h"
 #include "walk/own/modules.h"
 #include "windlass/backtrace.h"
-#include "windlass/code_range.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::walk {
 namespace {

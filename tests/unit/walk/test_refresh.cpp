@@ -20,7 +20,7 @@
 
 #include "os/proc_file.h"
 #include "walk/target/process_memory.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 #include "windlass/target.h"
 
 namespace windlass {

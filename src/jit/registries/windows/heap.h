@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "jit/registries/batch.h"
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass::registries {
 

@@ -14,7 +14,7 @@
 
 #include "support/jit_stub.h"
 #include "support/run_command.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 extern "C" void __register_frame(void*);    // NOLINT(bugprone-reserved-identifier)
 extern "C" void __deregister_frame(void*);  // NOLINT(bugprone-reserved-identifier)

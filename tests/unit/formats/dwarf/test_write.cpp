@@ -10,7 +10,7 @@
 #include "support/random_arm64_prologue.h"
 #include "support/x64_functions.h"
 #include "unit/formats/dwarf/collect.h"
-#include "windlass/dwarf.h"
+#include "windlass/format/dwarf.h"
 
 namespace windlass {
 namespace {

@@ -8,7 +8,7 @@
 #include "support/random_arm64_prologue.h"
 #include "support/sframe_bytes.h"
 #include "support/x64_functions.h"
-#include "windlass/sframe.h"
+#include "windlass/format/sframe.h"
 
 namespace windlass {
 namespace {
@@ -61,7 +61,7 @@ void expect_same(const Prologue& prologue, const sframe::WriteOptions& options) 
             merged(*rows_of(prologue), options.architecture, kCode));
 }
 
-// The example of windlass/sframe.h: prologue, body, epilogue.
+// The example of windlass/format/sframe.h: prologue, body, epilogue.
 TEST(SFrameWrite, TheCommonestPrologue) {
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
   f.ops = {{1, push(6)}, {4, SetFramePointer{6}}};

@@ -2,7 +2,7 @@
 // tested by asking it (test_winarm64_write_asm).
 #include <gtest/gtest.h>
 
-#include "windlass/winarm64.h"
+#include "windlass/format/winarm64.h"
 
 namespace windlass::winarm64 {
 namespace {

@@ -155,7 +155,7 @@ TEST(WinArm64Write, Handler) {
 }
 
 TEST(WinArm64Write, PackedAndLeaves) {
-  // The example of include/windlass/winarm64.h.
+  // The example of include/windlass/format/winarm64.h.
   Prologue f = function({chain(4, 16), {8, SetFramePointer{29}}}, 40);
   f.epilogues = {mirrored(f, 28)};
   const auto written = write(f, {.function = 0x1000});

@@ -1,7 +1,7 @@
 // Assembly texts, and what there are no directives for.
 #include <gtest/gtest.h>
 
-#include "windlass/winx64.h"
+#include "windlass/format/winx64.h"
 
 namespace windlass {
 namespace {

@@ -1,7 +1,7 @@
 // Which stretches of code are described, and as what.
 #include <gtest/gtest.h>
 
-#include "windlass/emit.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass::emit {
 namespace {

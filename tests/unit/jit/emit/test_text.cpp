@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "windlass/emit.h"
+#include "windlass/jit/emit.h"
 
 namespace windlass::emit {
 namespace {

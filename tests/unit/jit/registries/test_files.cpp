@@ -19,7 +19,7 @@
 #include "formats/dwarf/cfi.h"
 #include "support/process_reading.h"
 #include "windlass/backtrace.h"
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 namespace windlass {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "formats/image/elf.h"
 #include "windlass/backtrace.h"
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier): the names that debuggers look for

@@ -16,7 +16,7 @@
 #include "support/jit_stub.h"
 #include "support/run_command.h"
 #include "walk/own/executable.h"
-#include "windlass/registration.h"
+#include "windlass/jit/registration.h"
 
 namespace windlass::test {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

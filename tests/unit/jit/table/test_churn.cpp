@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

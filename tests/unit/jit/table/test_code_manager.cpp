@@ -1,5 +1,5 @@
 // A code manager compared with a std::map of the same functions, and its refusals.
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

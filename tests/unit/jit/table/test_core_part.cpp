@@ -12,7 +12,7 @@
 #include "jit/table/core_part.h"
 #include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "runtimes/manager/read.h"
-#include "windlass/code_manager.h"
+#include "windlass/jit/code_manager.h"
 
 namespace windlass {
 namespace {

@@ -10,15 +10,15 @@
  *   windlass_symbols_close(symbols);
  *
  * windlass/symbols.h says where names come from, which files are kept, and how long a look-up takes. The conventions of
- * windlass.h hold here. Functions are [any] unless marked [setup]; none is [signal]. Strings are NUL-terminated, UTF-8
- * if the files are, and valid until the handle is closed. */
-#ifndef WINDLASS_SYMBOLS_H
-#define WINDLASS_SYMBOLS_H
+ * c/windlass.h hold here. Functions are [any] unless marked [setup]; none is [signal]. Strings are NUL-terminated,
+ * UTF-8 if the files are, and valid until the handle is closed. */
+#ifndef WINDLASS_C_SYMBOLS_H
+#define WINDLASS_C_SYMBOLS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -109,4 +109,4 @@ WINDLASS_API windlass_status windlass_symbols_name_frames(const windlass_symbols
 }
 #endif
 
-#endif /* WINDLASS_SYMBOLS_H */
+#endif /* WINDLASS_C_SYMBOLS_H */

@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "windlass/error.h"
+#include "windlass/format/written.h"
 #include "windlass/prologue.h"
-#include "windlass/written.h"
 
 namespace windlass::winarm64 {
 

@@ -34,10 +34,10 @@
  *
  * One thread at a time uses a cursor. Any number of cursors may use a space.
  *
- * Further headers with the same conventions: windlass_unwind_info.h reads unwind information, windlass_managed.h is for
- * managed runtimes, windlass_symbols.h names addresses. */
-#ifndef WINDLASS_H
-#define WINDLASS_H
+ * Further headers with the same conventions: c/unwind_info.h reads unwind information, c/managed.h is for
+ * managed runtimes, c/symbols.h names addresses. */
+#ifndef WINDLASS_C_WINDLASS_H
+#define WINDLASS_C_WINDLASS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -358,8 +358,8 @@ WINDLASS_API windlass_status windlass_close_registrar(windlass_registrar* regist
 /* ---- a heap of generated code whose functions come and go --------------------------------------------------
  *
  * The functions are in a table in a memfd ("/memfd:windlass-code"). Walks of this process, signal handlers, other
- * processes and core files read the table directly (windlass/code_manager.h). Many functions can be added or removed in
- * a call. Linux. */
+ * processes and core files read the table directly (windlass/jit/code_manager.h). Many functions can be added or
+ * removed in a call. Linux. */
 
 /* A function of a heap. */
 typedef struct windlass_managed {
@@ -557,4 +557,4 @@ WINDLASS_API windlass_status windlass_saved_at(const windlass_cursor* cursor, ui
 }
 #endif
 
-#endif /* WINDLASS_H */
+#endif /* WINDLASS_C_WINDLASS_H */

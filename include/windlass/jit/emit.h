@@ -51,9 +51,9 @@ enum class Mode : std::uint8_t {
   // x86-64, the code before the first frame has a span too, and leaves have none. On AArch64 that code has none, since
   // the return address is in x30.
   kFrames,
-  // The frame at every instruction, as far as the code proves it (describe.h). For Windows, the frame must be one that
-  // a Prologue can express. Other functions have the spans of kFrames. So has, in every format, code of which nothing
-  // is proved.
+  // The frame at every instruction, as far as the code proves it (jit/describe.h). For Windows, the frame must be one
+  // that a Prologue can express. Other functions have the spans of kFrames. So has, in every format, code of which
+  // nothing is proved.
   kExact,
 };
 

@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "windlass/managed_walk.h"
+#include "windlass/managed/walk.h"
 
 namespace windlass::managed {
 

@@ -1,5 +1,5 @@
 /* Reads unwind information, the C interface: functions and rows of a file, by the same interface for all formats. These
- * are call frame information, SFrame, Windows x64 and ARM64, and Go's table. Conventions as in windlass.h.
+ * are call frame information, SFrame, Windows x64 and ARM64, and Go's table. Conventions as in c/windlass.h.
  *
  * For example, to get the row at an address:
  *
@@ -11,10 +11,10 @@
  *   windlass_row_at(info, address, &row, NULL);
  *
  *   windlass_close_unwind_info(info); */
-#ifndef WINDLASS_UNWIND_INFO_H
-#define WINDLASS_UNWIND_INFO_H
+#ifndef WINDLASS_C_UNWIND_INFO_H
+#define WINDLASS_C_UNWIND_INFO_H
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -150,4 +150,4 @@ WINDLASS_API windlass_status windlass_row_at(const windlass_unwind_info* info, u
 }
 #endif
 
-#endif /* WINDLASS_UNWIND_INFO_H */
+#endif /* WINDLASS_C_UNWIND_INFO_H */

@@ -21,7 +21,7 @@
 // - DWARF: three, the same; on x86-64 the third is ret behind pop rbp or leave.
 //
 // The prologue of a function at the very begin of the code is right nevertheless. Code without this frame (leaves,
-// stubs) is wrong throughout. It belongs outside of the range, or into a registration of its own (registration.h).
+// stubs) is wrong throughout. It belongs outside of the range, or into a registration of its own (jit/registration.h).
 #pragma once
 
 #include <cstddef>

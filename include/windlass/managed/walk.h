@@ -2,8 +2,8 @@
 // debuggers and profilers.
 //
 // A managed frame is unwound by Windows unwind information or by rows. Native code in between is passed by explicit
-// frames (explicit_frame.h). With kNativeFrames it is walked by its call frame information. States and flags are those
-// of CoreCLR's StackFrameIterator. docs/how-to/write-a-runtime-walker.md shows how to write a walk.
+// frames (managed/explicit_frame.h). With kNativeFrames it is walked by its call frame information. States and flags
+// are those of CoreCLR's StackFrameIterator. docs/how-to/write-a-runtime-walker.md shows how to write a walk.
 //
 // For example:
 //
@@ -24,11 +24,11 @@
 #include <string_view>
 
 #include "windlass/bytes.h"
-#include "windlass/explicit_frame.h"
+#include "windlass/format/winarm64.h"
+#include "windlass/format/winx64.h"
 #include "windlass/function_ref.h"
+#include "windlass/managed/explicit_frame.h"
 #include "windlass/walk.h"
-#include "windlass/winarm64.h"
-#include "windlass/winx64.h"
 
 namespace windlass::managed {
 
@@ -58,8 +58,8 @@ struct WindowsUnwind {
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
-struct Clause;      // managed_exception.h.
-struct Root;        // gc_roots.h.
+struct Clause;      // managed/exception.h.
+struct Root;        // managed/gc_roots.h.
 struct CrawlFrame;  // Below.
 
 // A function of managed code, or a funclet. The runtime owns this object, which does not change during a walk.
@@ -74,8 +74,8 @@ struct Method {
   FramePlace this_object;            // Where the frame keeps `this`.
   FramePlace generic_context;        // Says the exact types of shared generic code.
   FramePlace guard;                  // Holds Runtime::guard_value(), to detect overwritten frames.
-  std::span<const std::byte> roots;  // The stack map (gc_roots.h).
-  std::span<const Clause> clauses;   // The exception table (managed_exception.h).
+  std::span<const std::byte> roots;  // The stack map (managed/gc_roots.h).
+  std::span<const Clause> clauses;   // The exception table (managed/exception.h).
 
   // The method that this is a funclet of, or this method itself.
   [[nodiscard]] const Method& root() const { return parent != nullptr ? *parent : *this; }
@@ -99,7 +99,7 @@ class Runtime {
   [[nodiscard]] virtual std::uint64_t generation() const { return 0; }
   // The name of a method, for printing: copied to `to`, and cut if longer.
   [[nodiscard]] virtual std::string_view name(const Method& /*method*/, std::span<char> /*to*/) const { return {}; }
-  // Reads explicit frames whose layout is not that of explicit_frame.h. `cookie` as for read_frame().
+  // Reads explicit frames whose layout is not that of managed/explicit_frame.h. `cookie` as for read_frame().
   [[nodiscard]] virtual Expected<FrameView> read(const Memory& memory, std::uint64_t address,
                                                  const std::uint64_t* cookie) const {
     return read_frame(memory, address, cookie);
@@ -119,7 +119,7 @@ class Runtime {
 // A number never given before in this process; never 0. Thread-safe, signal-safe.
 [[nodiscard]] std::uint64_t new_generation();
 
-// A method's return address that was replaced, so that the thread comes to the runtime (suspension.h).
+// A method's return address that was replaced, so that the thread comes to the runtime (managed/suspension.h).
 struct Hijack {
   std::uint64_t slot = 0;      // The address of the replaced word; 0: none.
   std::uint64_t original = 0;  // The return address that was there.

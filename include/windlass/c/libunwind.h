@@ -1,5 +1,5 @@
-/* A stand-in for nongnu libunwind's <libunwind.h>: local use (UNW_LOCAL_ONLY), x86-64. Names, values, sizes and symbols
- * are the same. So sources compile with it. Binaries linked to libunwind.so.8 run on libwindlass-unwind.so by
+/* A stand-in for nongnu libunwind's <libunwind.h>: local use (UNW_LOCAL_ONLY), x86-64. Names, values, sizes and
+ * symbols are the same. So sources compile with it. Binaries linked to libunwind.so.8 run on libwindlass-unwind.so by
  * LD_PRELOAD. Needs C99 or C++11.
  *
  * For example:
@@ -17,11 +17,11 @@
  * - A symbol names a function only if it covers the pc. The nearest symbol before is never used.
  * - unw_resume (-UNW_EINVAL) and floating-point registers (-UNW_EBADREG) are not offered.
  * - Cursors of libunwind's own (unw_init_remote) are passed on to libunwind. */
-#ifndef WINDLASS_LIBUNWIND_H
-#define WINDLASS_LIBUNWIND_H
+#ifndef WINDLASS_C_LIBUNWIND_H
+#define WINDLASS_C_LIBUNWIND_H
 
 #if !defined(__x86_64__)
-#error "windlass/libunwind.h: x86-64 only; windlass/windlass.h is for every architecture"
+#error "windlass/c/libunwind.h: x86-64 only; windlass/c/windlass.h is for every architecture"
 #endif
 
 #include <inttypes.h>
@@ -174,4 +174,4 @@ int unw_backtrace(void** pcs, int size);
 }
 #endif
 
-#endif /* WINDLASS_LIBUNWIND_H */
+#endif /* WINDLASS_C_LIBUNWIND_H */

@@ -30,7 +30,7 @@
 #include <optional>
 #include <vector>
 
-#include "windlass/managed_exception.h"
+#include "windlass/managed/exception.h"
 
 namespace windlass::managed {
 

@@ -1,4 +1,4 @@
-// Types that the writers of unwind information share: winx64.h, winarm64.h and dwarf.h.
+// Types that the writers of unwind information share: format/winx64.h, format/winarm64.h and format/dwarf.h.
 #pragma once
 
 #include <cstdint>

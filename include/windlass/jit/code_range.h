@@ -8,7 +8,7 @@
 //   retire_own_code(*id);   // Before other code is written there.
 //
 // For code of other processes and of dumps, see AddressSpace::add() in walk.h. For many functions at a time, see
-// code_manager.h.
+// jit/code_manager.h.
 #pragma once
 
 #include <cstddef>

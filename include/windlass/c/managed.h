@@ -1,7 +1,7 @@
 /* Windlass for managed runtimes, the C interface: explicit frames, the walk over managed and native frames, GC roots,
  * two-pass exceptions, suspension. docs/how-to/write-a-runtime-walker.md says how the parts work together. The C++
- * headers use the same names and say more: windlass/explicit_frame.h, managed_walk.h, gc_roots.h, managed_exception.h
- * and suspension.h. x86-64 and AArch64, Linux.
+ * headers use the same names and say more: windlass/managed/explicit_frame.h, managed/walk.h, managed/gc_roots.h,
+ * managed/exception.h and managed/suspension.h. x86-64 and AArch64, Linux.
  *
  * A program has one runtime, and a mutator for each thread that runs managed code:
  *
@@ -23,12 +23,12 @@
  *     windlass_pop_frame(windlass_mutator_frames(self), &frame.header);
  *   }
  *
- * The conventions of windlass.h hold. A function marked [signal] is signal-safe if the runtime's callbacks are.
+ * The conventions of c/windlass.h hold. A function marked [signal] is signal-safe if the runtime's callbacks are.
  * Callbacks neither throw nor jump out. */
-#ifndef WINDLASS_MANAGED_H
-#define WINDLASS_MANAGED_H
+#ifndef WINDLASS_C_MANAGED_H
+#define WINDLASS_C_MANAGED_H
 
-#include "windlass/windlass.h"
+#include "windlass/c/windlass.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -266,7 +266,7 @@ typedef struct windlass_managed_thread {
   uint64_t exceptions; /* WINDLASS_END_OF_FRAMES: none. */
 } windlass_managed_thread;
 
-/* Flags with CoreCLR's meaning: see windlass/managed_walk.h. */
+/* Flags with CoreCLR's meaning: see windlass/managed/walk.h. */
 #define WINDLASS_FUNCTIONS_ONLY (1u << 0)
 #define WINDLASS_SKIP_FUNCLETS (1u << 1)
 #define WINDLASS_POP_FRAMES (1u << 2)
@@ -391,7 +391,7 @@ typedef struct windlass_stack_map {
 } windlass_stack_map;
 /* Encodes the bytes for windlass_method_description.roots. Writes at most `capacity` bytes to `bytes`, which may be
  * NULL if that is 0. `needed` becomes the number of bytes. WINDLASS_LIMIT if they do not fit; then nothing is written.
- * Other errors as encode() in windlass/gc_roots.h. [any] */
+ * Other errors as encode() in windlass/managed/gc_roots.h. [any] */
 WINDLASS_API windlass_status windlass_encode_stack_map(const windlass_stack_map* map, void* bytes, size_t capacity,
                                                        size_t* needed, windlass_error* error);
 
@@ -415,7 +415,7 @@ WINDLASS_API windlass_status windlass_each_root(const windlass_managed_thread* t
                                                 windlass_root_callback callback, void* user, windlass_error* error);
 /* Calls function(argument), with all registers that calls preserve on the stack. So a reference that generated code
  * keeps in a register has an address. For helpers that call a collector. */
-/* NOLINTNEXTLINE(readability-redundant-declaration): gc_roots.h has it, too */
+/* NOLINTNEXTLINE(readability-redundant-declaration): managed/gc_roots.h has it, too */
 WINDLASS_API void windlass_call_saving_registers(void (*function)(void*), void* argument);
 
 /* LLVM's statepoint stack maps, from a section .llvm_stackmaps that does not change. */
@@ -441,7 +441,7 @@ typedef struct windlass_thrown {
 } windlass_thrown;
 
 /* What to do with an exception that leaves managed code into the native code that called it: NativePolicy in
- * windlass/managed_exception.h. */
+ * windlass/managed/exception.h. */
 enum { WINDLASS_NATIVE_STOP = 0, WINDLASS_NATIVE_UNWIND = 1, WINDLASS_NATIVE_FAIL_FAST = 2 };
 /* The runtime's decisions about exceptions. All callbacks but `catches` may be NULL. */
 typedef struct windlass_personality {
@@ -528,4 +528,4 @@ WINDLASS_API windlass_status windlass_each_mutator(const windlass_suspender* sus
 }
 #endif
 
-#endif /* WINDLASS_MANAGED_H */
+#endif /* WINDLASS_C_MANAGED_H */

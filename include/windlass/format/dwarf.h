@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "windlass/error.h"
+#include "windlass/format/written.h"
 #include "windlass/frame_row.h"
 #include "windlass/prologue.h"
-#include "windlass/written.h"
 
 namespace windlass::dwarf {
 

@@ -1,6 +1,6 @@
 // Describes machine code that has no unwind information: finds from the code of a function alone how the frame
 // changes. For code that a JIT compiler or a runtime has made. The result can be written as unwind information
-// (winx64.h, winarm64.h, dwarf.h), or used as rows.
+// (format/winx64.h, format/winarm64.h, format/dwarf.h), or used as rows.
 //
 // For example:
 //

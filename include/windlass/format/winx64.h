@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "windlass/error.h"
+#include "windlass/format/written.h"
 #include "windlass/prologue.h"
-#include "windlass/written.h"
 
 namespace windlass::winx64 {
 

@@ -15,7 +15,7 @@
 //   manager->add({{.address = pc, .size = n, .name = "f", .rows = rows}});
 //   manager->remove({pc});
 //
-// For single ranges, each with rows of its own, see code_range.h.
+// For single ranges, each with rows of its own, see jit/code_range.h.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@
 #include <string_view>
 
 #include "windlass/bytes.h"
-#include "windlass/code_range.h"
 #include "windlass/error.h"
 #include "windlass/frame_row.h"
+#include "windlass/jit/code_range.h"
 #include "windlass/registers.h"
 
 namespace windlass {
@@ -199,7 +199,7 @@ class CodeManager {
 
 // Makes a manager's functions known to all walks of this process: the present functions and all that are added later.
 // Where the manager has no function, the code is followed. A look-up takes constant time. retire_own_code() ends it;
-// the manager may be destroyed earlier. Errors as add_own_code(CodeRange) in code_range.h. Linux.
+// the manager may be destroyed earlier. Errors as add_own_code(CodeRange) in jit/code_range.h. Linux.
 [[nodiscard]] Expected<CodeRangeId> add_own_code(const CodeManager& manager);
 // The same by the memfd, which is mapped once more; the caller may close the memfd afterwards. For other copies of the
 // library in the process, since each copy has walks of its own. Errors: kUnsupported if this is no sealed memfd;
