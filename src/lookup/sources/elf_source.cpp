@@ -1,4 +1,4 @@
-// What ELF files have: a Go program's own table; call frame information; where that says nothing, SFrame.
+// What ELF files have, in the order of elf_rows.h.
 #include <elf.h>
 
 #include <algorithm>
@@ -14,10 +14,9 @@
 #include "formats/image/function_symbols.h"
 #include "formats/image/unwind_sections.h"
 #include "lookup/sources/cfi_function.h"
-#include "lookup/sources/go_source.h"
+#include "lookup/sources/elf_rows.h"
 #include "lookup/sources/indexed_row.h"
 #include "lookup/sources/row_finder.h"
-#include "lookup/sources/sframe_source.h"
 #include "lookup/sources/unwind_source.h"
 
 namespace windlass::sources {
@@ -25,30 +24,24 @@ namespace {
 
 class ElfSource final : public UnwindSource {
  public:
-  explicit ElfSource(image::ElfImage image) : image_(std::move(image)) {
-    const auto keep = [this](const Error& error) { go_problem_ = error; };
-    go_ = find_go_source(image_, keep);
+  explicit ElfSource(image::ElfImage image)
+      : image_(std::move(image)), others_(image_, [this](const Error& error) { row_problems_.push_back(error); }) {
     find_index();
-    if (const auto section = image::find_sframe(image_)) simple_.emplace(*section);
   }
 
   std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
-    if (go_ && go_->row_at(address, to)) return {};
-    const auto found = cfi_row_at(address, to);
-    return found || !may_be_simple(found.error()) ? found : simple_->row_at(address, to);
+    return others_.first(Cfi{*this}, [&](const auto& rows) { return rows.row_at(address, to); });
   }
 
   Expected<Function> function_at(std::uint64_t address) const override {
-    if (go_)
-      if (auto found = go_->function_at(address)) return found;
-    const auto found = cfi_function_at(address);
-    return found || !may_be_simple(found.error()) ? found : simple_->function_at(address);
+    return others_.first(Cfi{*this}, [&](const auto& rows) { return rows.function_at(address); });
   }
 
   void for_each_function(FunctionSink callback, ErrorSink report) const override {
     // Those that have no other record and Go's, by turns with those that have one.
+    for (const Error& problem : row_problems_) report(problem);
     const std::vector<Function> others = other_functions(report);
     auto next = others.begin();
     bool wanted = true;
@@ -69,10 +62,10 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
-    if (go_ && function.record.section == RecordPlace::kGoFunctions)
-      return go_->for_each_row(function, callback, report);
-    if (simple_ && function.record.section == RecordPlace::kSFrame)
-      return simple_->for_each_row(function, callback, report);
+    if (others_.go() != nullptr && function.record.section == RecordPlace::kGoFunctions)
+      return others_.go()->for_each_row(function, callback, report);
+    if (others_.simple() != nullptr && function.record.section == RecordPlace::kSFrame)
+      return others_.simple()->for_each_row(function, callback, report);
     const auto section = section_at(function.record.section);
     if (!section) return report(section.error());
     dwarf::CfiReader reader(*section, report);
@@ -82,10 +75,8 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
-    if (go_problem_) report(*go_problem_);
-    if (go_) go_->for_each_row(visitor, report);
-    const auto found = image::find_unwind_sections(image_, report);
-    for (const dwarf::CfiSection& section : found.sections) {
+    for (const Error& problem : row_problems_) report(problem);
+    const auto of_section = [&](const dwarf::CfiSection& section) {
       if (!visitor.wants_more()) return;
       visitor.begin_section(section.name);
       dwarf::CfiReader reader(section, report);
@@ -93,9 +84,11 @@ class ElfSource final : public UnwindSource {
       const auto give = [&](const FrameRow& row) { visitor.row(row); };
       for (dwarf::Fde fde; visitor.wants_more() && reader.next_fde(fde);)
         if (const auto done = evaluator.for_each_row(fde, give); !done) report(done.error());
-    }
-    report_sframe(report);
-    if (simple_ && visitor.wants_more()) simple_->for_each_row(visitor, report);
+    };
+    const auto of_other = [&](const UnwindSource& rows) {
+      if (visitor.wants_more()) rows.for_each_row(visitor, report);
+    };
+    others_.each(image::find_unwind_sections(image_, report), of_section, of_other);
   }
 
   bool read_image(std::uint64_t address, void* to, std::size_t size) const override {
@@ -115,9 +108,9 @@ class ElfSource final : public UnwindSource {
   std::span<const Error> problems() const override { return image_.problems(); }
   void accept(FormatVisitor& visitor) const override {
     const bool others = image::find_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
-    if (go_)
+    if (others_.go() != nullptr)
       visitor.go(*this, image_);
-    else if (simple_ && !others)
+    else if (others_.simple() != nullptr && !others)
       visitor.sframe(*this, image_);
     else
       visitor.elf(*this, image_);
@@ -125,6 +118,13 @@ class ElfSource final : public UnwindSource {
 
  private:
   static constexpr Error kNone{ErrorCode::kNotFound, "module has no unwind information"};
+
+  // What call frame information says by itself.
+  struct Cfi {
+    const ElfSource& file;
+    Expected<void> row_at(std::uint64_t address, FrameRow& to) const { return file.cfi_row_at(address, to); }
+    Expected<Function> function_at(std::uint64_t address) const { return file.cfi_function_at(address); }
+  };
 
   Expected<void> cfi_row_at(std::uint64_t address, FrameRow& to) const {
     if (index_) {
@@ -152,22 +152,13 @@ class ElfSource final : public UnwindSource {
     return function_of(rows->section(found->section), found->section, found->fde);
   }
 
-  [[nodiscard]] bool may_be_simple(const Error& error) const {
-    return simple_.has_value() && error.code == ErrorCode::kNotFound;
+  [[nodiscard]] bool is_go(std::uint64_t address) const {
+    return others_.go() != nullptr && others_.go()->function_at(address);
   }
-
-  // A section that cannot be read has no source; who lists all hears why.
-  void report_sframe(ErrorSink report) const {
-    const auto section = image::find_sframe(image_);
-    if (!section && section.error().code != ErrorCode::kNotFound) report(section.error());
-  }
-
-  [[nodiscard]] bool is_go(std::uint64_t address) const { return go_ && go_->function_at(address); }
 
   // Ascending.
   std::vector<Function> other_functions(ErrorSink report) const {
     std::vector<Function> functions;
-    report_sframe(report);
     const auto add = [&](const Function& function) {
       functions.push_back(function);
       return true;
@@ -175,9 +166,11 @@ class ElfSource final : public UnwindSource {
     const auto add_missing = [&](const Function& function) {
       return is_go(function.begin) || cfi_function_at(function.begin) || add(function);
     };
-    if (go_) go_->for_each_function(add, report);
-    if (simple_) simple_->for_each_function(add_missing, report);
-    if (go_ && simple_) std::ranges::sort(functions, {}, &Function::begin);
+    const GoSource* const go = others_.go();
+    const SFrameSource* const simple = others_.simple();
+    if (go != nullptr) go->for_each_function(add, report);
+    if (simple != nullptr) simple->for_each_function(add_missing, report);
+    if (go != nullptr && simple != nullptr) std::ranges::sort(functions, {}, &Function::begin);
     return functions;
   }
 
@@ -224,10 +217,9 @@ class ElfSource final : public UnwindSource {
   }
 
   image::ElfImage image_;
+  std::vector<Error> row_problems_;
+  ElfRows others_;
   std::optional<Indexed> index_;
-  std::unique_ptr<GoSource> go_;  // null: no program of Go's
-  std::optional<Error> go_problem_;
-  std::optional<SFrameSource> simple_;
   mutable std::mutex lock_;
   mutable bool rows_made_ = false;
   mutable std::unique_ptr<RowFinder> rows_;

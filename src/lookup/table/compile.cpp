@@ -8,8 +8,7 @@
 
 #include "formats/dwarf/interpreter.h"
 #include "formats/image/unwind_sections.h"
-#include "lookup/sources/go_source.h"
-#include "lookup/sources/sframe_source.h"
+#include "lookup/sources/elf_rows.h"
 #include "lookup/sources/stack_end.h"
 #include "lookup/table/compile_rows.h"
 #include "lookup/table/extra_register.h"
@@ -205,28 +204,26 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     executable.push_back(
         {segment.vaddr, segment.vaddr + std::min<std::uint64_t>(segment.memsz, ~0ull - segment.vaddr)});
   const image::UnwindSections found = image::find_unwind_sections(image, report);
-  std::optional<sources::SFrameSource> simple;
-  if (const auto section = image::find_sframe(image))
-    simple.emplace(*section);
-  else if (section.error().code != ErrorCode::kNotFound)
-    report(section.error());
-
-  const auto go = sources::find_go_source(image, report);
+  const sources::ElfRows others(image, report);
 
   const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {
     TableBuilder builder(executable);
     std::size_t bytes = 0;
     for (const dwarf::CfiSection& section : found.sections) bytes += section.bytes.size();
     builder.reserve(bytes / 4, bytes / 24);  // more than there will be: a row takes 5 to 7 bytes, an FDE 24
-    if (go) (void)add_functions(*go, x_reg, builder, sink);
-    for (const dwarf::CfiSection& section : found.sections) {
-      if (go || &section != &found.sections.front()) builder.begin_fallback();
+    bool begun = false;
+    const auto begin = [&] {
+      if (std::exchange(begun, true)) builder.begin_fallback();
+    };
+    const auto of_section = [&](const dwarf::CfiSection& section) {
+      begin();
       compile_section(section, x_reg, builder, use, sink, &image);
-    }
-    if (simple) {
-      if (go || !found.sections.empty()) builder.begin_fallback();
-      (void)add_functions(*simple, x_reg, builder, sink);
-    }
+    };
+    const auto of_other = [&](const sources::UnwindSource& rows) {
+      begin();
+      (void)add_functions(rows, x_reg, builder, sink);
+    };
+    others.each(found, of_section, of_other);
     SmallGaps gaps(image, executable, x_reg);
     return builder.finish([&](TableBuilder::SmallGap& gap) { gaps.look_at(gap); });
   };
@@ -236,8 +233,9 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     return chosen == WL_NO_XREG ? register_of_callers(executable, architecture) : chosen;
   };
   CfaRegisterUse given(kTrackable);  // of what is rows
-  if (go) count_cfa_registers(*go, given);
-  if (simple) count_cfa_registers(*simple, given);
+  const auto count = [&](const sources::UnwindSource& rows) { count_cfa_registers(rows, given); };
+  others.each(
+      {}, [](const dwarf::CfiSection&) {}, count);
   CfaRegisterUse foreseen = given, use = given;
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
