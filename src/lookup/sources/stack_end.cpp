@@ -103,13 +103,16 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
   const auto read = [&source](std::uint64_t address, void* to, std::size_t size) {
     return source.read_image(address, to, size);
   };
+  // Go's compiler marks the outermost frames (FuncFlagTopFrame), and puts a return that is never reached behind them.
+  // No other frame of Go's is one, but where a thread has left its goroutine's stack: an expression leads to 0 there.
+  const bool is_go = function && function->record.section == RecordPlace::kGoFunctions;
   if (row.return_address.is(RegisterRule::kUndefined)) {
-    // Go's compiler marks the outermost frames (FuncFlagTopFrame), and puts a return that is never reached behind them.
-    const bool is_marked = source.is_exact() || (function && function->record.section == RecordPlace::kGoFunctions);
+    const bool is_marked = source.is_exact() || is_go;
     const bool refuted = !is_marked && function && returns(read, row.begin, function->end, architecture);
     return refuted ? EndProof::kRefuted : EndProof::kProven;
   }
   FrameRow first;
+  if (is_go && !row.cfa.is(CfaRule::kExpression)) return EndProof::kNone;
   if (!function || !source.row_at(function->begin, first)) return EndProof::kNone;
   if (!is_called(first.cfa, architecture)) return EndProof::kNone;
   const bool refuted = architecture == Architecture::kX86_64 && !source.is_exact() &&

@@ -22,6 +22,7 @@ enum class EndProof : std::uint8_t {
 //   with a frame already there is of code that is jumped into, and what that was true for need not be so each time:
 //   LuaJIT's interpreter has one row for all of it, also where compiled traces leave by another frame. Refuted
 //   where the code goes straight to a return with the return address elsewhere.
+// - Go's compiler marks its outermost frames. Address 0 proves no end in other code of Go's.
 // - Windows marks no frame; a row that leads to 0 is believed. Code without a row is taken for a leaf, which is no
 // proof. Other files' code without a row has an end that somebody else has to prove.
 [[nodiscard]] EndProof end_proof(const UnwindSource& source, CodeAddress pc);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "formats/dwarf/constants.h"
+#include "lookup/sources/go_source.h"
 #include "lookup/table/compile.h"
+#include "support/fake_go.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"
 
@@ -88,6 +90,19 @@ TEST(StackEnd, AnAddressOfZeroIsRefutedWhereTheCodeHasTheReturnAddressElsewhere)
   Code trap = code;
   trap.back() = 0xf4;  // hlt
   EXPECT_EQ(OneFunction(trap, {DW_CFA_advance_loc | 5, DW_CFA_def_cfa_offset, 64}).behind_call(10), EndProof::kProven);
+}
+
+// Its compiler puts a return that is never reached behind the call.
+TEST(StackEnd, OfGoTheFramesThatItsCompilerMarksAreTheOutermost) {
+  const Code code{0x90, 0xe8, 0, 0, 0, 0, 0xc3};  // nop; call; ret
+  test::fake_go::Program program;
+  const std::uint64_t plain = program.add("main.f", code, {{7, 0}});
+  const std::uint64_t marked =
+      program.add("runtime.goexit", code, {{7, 0}}, static_cast<std::uint8_t>(runtimes::go::kMarkedOutermost));
+  program.add("main.next", Code(16, 0x90), {{16, 0}});
+  const GoSource source(program.table(), program.image());
+  EXPECT_EQ(end_proof(source, CodeAddress::return_address(marked + 6)), EndProof::kProven);
+  EXPECT_EQ(end_proof(source, CodeAddress::return_address(plain + 6)), EndProof::kNone);
 }
 
 TEST(StackEnd, ALeafOfWindowsIsNoProof) {
