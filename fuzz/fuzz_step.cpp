@@ -55,7 +55,7 @@ void walk_all(const AddressSpace& space, const Registers& registers, bool synthe
     FUZZ_CHECK(frames <= kMaxFrames);
     // What a signal interrupted may have jumped anywhere.
     if (frame.pc().is_return_address())
-      FUZZ_CHECK(frame.module != nullptr && space.find(frame.pc().lookup()) != nullptr);
+      FUZZ_CHECK(frame.module != nullptr && space.module_at(frame.pc().lookup()) != nullptr);
     FUZZ_CHECK(frame.sp() % 8 == 0 && frame.sp() >> 56 == 0);
     FUZZ_CHECK(frame.origin != FrameOrigin::kContext);
   }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "windlass/walk.h"
@@ -54,6 +55,10 @@ struct Refreshed {
 // An opened target. Movable. The threads of a process stay stopped until the target is released or destroyed, on any
 // thread. They also go on when the calling process ends.
 struct Target {
+  // A target without threads, for a space of the caller's. open_process() and the like make targets of processes and
+  // dumps.
+  Target(TargetKind what, AddressSpace where) : kind(what), space(std::move(where)) {}
+
   TargetKind kind;
   AddressSpace space;
   std::vector<Thread> threads;
@@ -80,9 +85,10 @@ struct Target {
   // be read.
   [[nodiscard]] Expected<Refreshed> refresh();
 
-  std::shared_ptr<walk::LiveProcess> attachment;        // Keeps a process's threads stopped; null for dumps.
-  std::shared_ptr<walk::Interpreted> interpreted = {};  // Answers interpreted_functions(); null: there is no
-                                                        // interpreter.
+ private:
+  friend struct walk::Inside;
+  std::shared_ptr<walk::LiveProcess> live_;
+  std::shared_ptr<walk::Interpreted> interpreted_;
 };
 
 // Finds the functions that an interpreter runs, for interpreters with a list of frames apart from the stack (CPython).

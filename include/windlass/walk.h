@@ -107,6 +107,7 @@ enum class WalkEnd : std::uint8_t {
 class AddressSpace;
 namespace walk {
 class Module;
+struct Inside;
 struct KeptRow;
 struct Scratch;
 struct ReturnScratch {
@@ -120,11 +121,8 @@ struct ReturnScratch {
 // Everything else must not run while a walker uses the space: for example, adding and removing modules.
 class AddressSpace {
  public:
-  class Modules;  // src/walk/space_modules.h
-
   // A space without modules and code ranges.
   AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory);
-  AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory, std::unique_ptr<Modules> modules);
   // The own process with the names of the modules that are loaded now. Walks also see later changes by dlopen and
   // dlclose: see own_process() in backtrace.h. Allocates, so not for signal handlers; but walks in the space are
   // signal-safe.
@@ -146,8 +144,6 @@ class AddressSpace {
   // Adds a module whose bytes are `image`. An ELF image is the file's bytes. A PE image is laid out as mapped: the byte
   // at an RVA is at that index. Errors as above.
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
-  // Adds a module of a kind that the library itself defines (src/walk/module.h).
-  Expected<void> add_module(std::unique_ptr<walk::Module> module);
   // Removes the module, or retires the code range, that begins at `begin`. kNotFound if none begins there.
   Expected<void> remove(std::uint64_t begin);
 
@@ -160,7 +156,7 @@ class AddressSpace {
   // The module or code range that contains `address`, or null. Logarithmic; signal-safe. The pointer is valid until the
   // module is removed or the range is retired. If a StackWalker lives, a pointer got during its life is valid as long
   // as the walker.
-  [[nodiscard]] const walk::Module* find(std::uint64_t address) const;
+  [[nodiscard]] const ModuleInfo* module_at(std::uint64_t address) const;
   // All modules and code ranges. Allocates.
   [[nodiscard]] std::vector<const ModuleInfo*> modules() const;
 
@@ -174,6 +170,10 @@ class AddressSpace {
   [[nodiscard]] std::uint64_t unsigned_mask() const { return unsigned_mask_; }
 
  private:
+  friend struct walk::Inside;
+  class Modules;  // src/walk/space_modules.h
+  AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory, std::unique_ptr<Modules> modules);
+
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Modules> modules_;
   std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;

@@ -28,15 +28,7 @@ class CallbackMemory final : public Memory {
   windlass_memory memory_;
 };
 
-Target target_of(AddressSpace space) {
-  return {.kind = TargetKind::kProcess,
-          .space = std::move(space),
-          .threads = {},
-          .command = {},
-          .problems = {},
-          .notes = {},
-          .attachment = {}};
-}
+Target target_of(AddressSpace space) { return {TargetKind::kProcess, std::move(space)}; }
 
 }  // namespace
 
@@ -117,9 +109,9 @@ windlass_status windlass_module_at(const windlass_space* space, size_t index, wi
 
 windlass_status windlass_find_module(const windlass_space* space, uint64_t address, windlass_module* module) {
   if (!usable(space) || !sized(module)) return WINDLASS_INVALID;
-  const walk::Module* found = space->target->space.find(address);
+  const ModuleInfo* found = space->target->space.module_at(address);
   if (found == nullptr) return WINDLASS_NOT_FOUND;
-  return give(to_c(found->info()), module) ? WINDLASS_OK : WINDLASS_INVALID;
+  return give(to_c(*found), module) ? WINDLASS_OK : WINDLASS_INVALID;
 }
 
 windlass_status windlass_thread_count(const windlass_space* space, size_t* count) {

@@ -3,6 +3,7 @@
 
 #include "capi/handles.h"
 #include "capi/structs.h"
+#include "walk/inside.h"
 #include "windlass/target.h"
 
 using namespace windlass;
@@ -43,7 +44,7 @@ windlass_status windlass_release(windlass_space* space, uint64_t* stopped_ns) {
 windlass_status windlass_refresh(windlass_space* space, windlass_refreshed* changed, windlass_error* error) {
   if (!usable(space)) return invalid("the space is not open", error);
   if (changed != nullptr && !sized(changed)) return invalid("windlass_refreshed is not set up", error);
-  if (space->target->attachment != nullptr) {
+  if (walk::Inside::live(*space->target) != nullptr) {
     // Cursors hold on to modules that may go: a new number ends them, as closing does.
     space->change();
     space->change();

@@ -9,6 +9,7 @@
 #include "formats/winx64/lower.h"
 #include "managed/walk_state.h"
 #include "walk/apply.h"
+#include "walk/inside.h"
 
 namespace windlass::managed {
 namespace {
@@ -209,7 +210,7 @@ void save_in(std::uint64_t context, Place& place) {
 }
 
 Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRow& to) {
-  const walk::Module* module = space.find(pc);
+  const walk::Module* module = walk::module_at(space, pc);
   if (module == nullptr) return fail(ErrorCode::kNotFound, "no code range, manager or module has this code", pc);
   return module->row_at(pc, to);
 }

@@ -29,15 +29,9 @@ Expected<std::unique_ptr<Subject>> ProcessSubject::open(std::uint64_t pid, Known
 }
 
 ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules& known)
-    : target{.kind = TargetKind::kProcess,
-             .space = AddressSpace(kOwnArchitecture, std::make_unique<walk::ProcessMemory>(pid)),
-             .threads = {},
-             .command = {},
-             .process = static_cast<std::uint64_t>(pid),
-             .problems = {},
-             .notes = {},
-             .attachment = {}},
-      subject(target.space, {.process = target.process, .live = true}, known) {
+    : target(TargetKind::kProcess, AddressSpace(kOwnArchitecture, std::make_unique<walk::ProcessMemory>(pid))),
+      subject(target.space, {.process = static_cast<std::uint64_t>(pid), .live = true}, known) {
+  target.process = static_cast<std::uint64_t>(pid);
   (void)modules.update(target, pid, maps);
   subject.open_all();
 }

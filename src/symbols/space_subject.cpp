@@ -7,6 +7,7 @@
 #include "os/mapped_files.h"
 #include "os/perf_map.h"
 #include "symbols/subject.h"
+#include "walk/inside.h"
 #include "walk/target/memory_image.h"
 
 namespace windlass::symbols {
@@ -41,11 +42,11 @@ SpaceSubject::SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin,
 
 void SpaceSubject::open_all() {
   for (const ModuleInfo* info : space_.modules())
-    if (const walk::Module* module = space_.find(info->begin); module != nullptr) (void)known(*module);
+    if (const walk::Module* module = walk::module_at(space_, info->begin); module != nullptr) (void)known(*module);
 }
 
 Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
-  const walk::Module* module = space_.find(address);
+  const walk::Module* module = walk::module_at(space_, address);
   if (module == nullptr) return {nullptr, {}, address, address};
   const Known& known = this->known(*module);
   Place place{known.module, known.path, address - known.bias, address - known.number_bias};

@@ -12,6 +12,7 @@
 #include "symbols/parallel.h"
 #include "symbols/subject.h"
 #include "symbols/symbolize.h"
+#include "walk/inside.h"
 #include "windlass/backtrace.h"
 #include "windlass/function_ref.h"
 
@@ -185,8 +186,9 @@ Symbolizer Symbolizer::of_self(const SymbolizerOptions& options) {
 
 Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options) {
   auto made = std::make_unique<Implementation>(options);
-  const symbols::SpaceOrigin origin{
-      .process = target.process, .live = target.kind == TargetKind::kProcess, .interpreted = target.interpreted};
+  const symbols::SpaceOrigin origin{.process = target.process,
+                                    .live = target.kind == TargetKind::kProcess,
+                                    .interpreted = walk::Inside::interpreted(target)};
   auto subject = std::make_unique<symbols::SpaceSubject>(target.space, origin, made->modules());
   if (origin.live) subject->open_all();
   made->set_subject(std::move(subject));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "walk/inside.h"
 #include "walk/module.h"
 #include "walk/own_modules.h"
 #include "walk/space_modules.h"
@@ -73,6 +74,10 @@ AddressSpace::AddressSpace(Architecture architecture, std::unique_ptr<Memory> me
     : AddressSpace(architecture, std::move(memory), std::make_unique<Modules>(Modules::Process::kOther)) {}
 AddressSpace::AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory, std::unique_ptr<Modules> modules)
     : memory_(std::move(memory)), modules_(std::move(modules)), architecture_(architecture) {}
+AddressSpace walk::Inside::space(Architecture architecture, std::unique_ptr<Memory> memory,
+                                 std::unique_ptr<Modules> modules) {
+  return {architecture, std::move(memory), std::move(modules)};
+}
 AddressSpace::AddressSpace(AddressSpace&&) noexcept = default;
 AddressSpace& AddressSpace::operator=(AddressSpace&&) noexcept = default;
 AddressSpace::~AddressSpace() = default;
@@ -85,8 +90,8 @@ Expected<void> AddressSpace::add_module(ModuleInfo info, std::vector<std::byte> 
   return modules_->insert(std::make_unique<walk::Module>(std::move(info), std::move(image)));
 }
 
-Expected<void> AddressSpace::add_module(std::unique_ptr<walk::Module> module) {
-  return modules_->insert(std::move(module));
+Expected<void> walk::Inside::add_module(AddressSpace& space, std::unique_ptr<Module> module) {
+  return space.modules_->insert(std::move(module));
 }
 
 Expected<void> AddressSpace::remove(std::uint64_t begin) {
@@ -98,7 +103,13 @@ Expected<CodeRangeId> AddressSpace::add(CodeRange range) { return modules_->add(
 Expected<void> AddressSpace::retire(CodeRangeId id) { return modules_->code().retire(id); }
 
 bool AddressSpace::is_own_process() const { return modules_->own_process(); }
-const walk::Module* AddressSpace::find(std::uint64_t address) const { return modules_->find(address); }
+const walk::Module* walk::Inside::module_at(const AddressSpace& space, std::uint64_t address) {
+  return space.modules_->find(address);
+}
+const ModuleInfo* AddressSpace::module_at(std::uint64_t address) const {
+  const walk::Module* found = modules_->find(address);
+  return found != nullptr ? &found->info() : nullptr;
+}
 std::vector<const ModuleInfo*> AddressSpace::modules() const { return modules_->infos(); }
 
 // ---- the own process's code ---------------------------------------------------------------------------------------

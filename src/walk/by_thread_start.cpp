@@ -7,6 +7,7 @@
 
 #include "flow/stack_effect.h"
 #include "walk/code_answers.h"
+#include "walk/inside.h"
 
 namespace windlass::walk {
 namespace {
@@ -47,7 +48,7 @@ std::uint64_t goes_if_zero(const StepContext& context, std::uint64_t pc) {
 
 bool is_described(const StepContext& context, CodeAddress pc) {
   FrameRow row;
-  const Module* module = context.space.find(pc.lookup());
+  const Module* module = module_at(context.space, pc.lookup());
   return module == nullptr || module->row_at(pc.lookup(), row).has_value();
 }
 
@@ -81,7 +82,7 @@ bool by_thread_begin(const StepContext& context, Step& step) {
       std::memcmp(before, kSystemCall, sizeof before) != 0)
     return false;
   const std::uint64_t target = goes_if_zero(context, pc.value());
-  const Module* module = target != 0 ? context.space.find(target) : nullptr;
+  const Module* module = target != 0 ? module_at(context.space, target) : nullptr;
   FrameRow row;
   if (module == nullptr || !module->row_at(target, row) || !row.return_address.is(RegisterRule::kUndefined) ||
       module->end_proof(CodeAddress::instruction(target)) != sources::EndProof::kProven)

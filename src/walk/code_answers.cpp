@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/shared_cache.h"
+#include "walk/inside.h"
 
 namespace windlass::walk {
 namespace {
@@ -104,7 +105,7 @@ Expected<flow::Synthesis> synthesize(const StepContext& context) {
 }
 
 bool goes_to_a_halt(const StepContext& context, CodeAddress pc) {
-  const PcKey key = key_of(context.space.find(pc.lookup()), pc);
+  const PcKey key = key_of(module_at(context.space, pc.lookup()), pc);
   const bool keeps = context.space.is_own_process() && key.module != 0;
   bool answer = false;
   if (keeps && is_limited(context) && halts.find(key, answer)) return answer;
@@ -115,7 +116,8 @@ bool goes_to_a_halt(const StepContext& context, CodeAddress pc) {
 }
 
 flow::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
-  const CallKey key{key_of(context.module, context.frame.pc()), key_of(context.space.find(caller.lookup()), caller)};
+  const CallKey key{key_of(context.module, context.frame.pc()),
+                    key_of(module_at(context.space, caller.lookup()), caller)};
   const bool keeps = context.space.is_own_process() && key.callee.module != 0 && key.caller.module != 0;
   flow::CallSite site{};
   if (keeps && is_limited(context) && sites.find(key, site)) return site;

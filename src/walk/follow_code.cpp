@@ -1,5 +1,6 @@
 // What the code says, followed or kept.
 #include "walk/code_memo.h"
+#include "walk/inside.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -55,7 +56,7 @@ Expected<flow::Synthesis> follow_code(const StepContext& context) {
 }
 
 Expected<flow::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc) {
-  return follow(context, pc, context.space.find(pc.lookup()));
+  return follow(context, pc, module_at(context.space, pc.lookup()));
 }
 
 Expected<flow::Synthesis> followed_way_in(const StepContext& context) {
@@ -94,7 +95,7 @@ Expected<FrameRow> followed_to_return(const StepContext& context) {
 
 flow::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
   const CodeAddress pc = context.frame.pc();
-  const Module* from = context.space.find(caller.lookup());
+  const Module* from = module_at(context.space, caller.lookup());
   CodeMemo::Key key{.question = CodeMemo::Question::kCallSite};
   if (from != nullptr) key.caller = place_of(from->kept_code(), caller);
   const CodeAnswer found = answer(context, key, pc, context.module, from, [&](const flow::CodeSource& source) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/registers.h"
+#include "walk/inside.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -64,11 +65,12 @@ bool Interpreted::functions_at(std::uint64_t number, std::vector<sources::NamedF
 std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,
                                                  std::span<const CodeAddress> pcs, WalkEnd end) {
   const Registers& registers = thread.registers;
-  if (target.interpreted == nullptr || end != WalkEnd::kComplete || registers.architecture() != Architecture::kX86_64 ||
+  const auto& interpreted = walk::Inside::interpreted(target);
+  if (interpreted == nullptr || end != WalkEnd::kComplete || registers.architecture() != Architecture::kX86_64 ||
       !registers.has(x86_64::kFsBase))
     return {};
   const manager::ThreadStack stack{registers.get(x86_64::kFsBase), registers.sp()};
-  return target.interpreted->functions(target.space.memory(), stack, pcs);
+  return interpreted->functions(target.space.memory(), stack, pcs);
 }
 
 }  // namespace windlass

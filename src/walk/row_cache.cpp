@@ -5,6 +5,7 @@
 
 #include "base/reads_stacks.h"
 #include "base/registers.h"
+#include "walk/inside.h"
 #include "walk/module.h"
 #include "walk/progress.h"
 
@@ -144,7 +145,7 @@ WINDLASS_READS_STACKS bool apply_words(const KeptRow& row, const AddressSpace& s
   const ModuleInfo& here = module->info();
   const Module* next = module;
   if (found.pc.lookup() - here.begin >= here.end - here.begin || module->has_gaps())
-    next = space.find(found.pc.lookup());
+    next = module_at(space, found.pc.lookup());
   if (next == nullptr) return false;
 
   restore(row, found, frame.registers, frame.saved);

@@ -2,6 +2,7 @@
 
 #include "base/aarch64_signal_frame.h"
 #include "walk/code_answers.h"
+#include "walk/inside.h"
 #include "walk/own_modules.h"
 
 namespace windlass::walk {
@@ -31,7 +32,7 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
 bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size) {
   const Memory& memory = space.memory();
   if (memory.read(address, to, size)) return true;
-  const Module* module = space.find(address);
+  const Module* module = module_at(space, address);
   return (module != nullptr && module->read_image(address, to, size)) || memory.read_code(address, to, size);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "flow/synthesis.h"
+#include "walk/inside.h"
 #include "walk/unwinders.h"
 
 namespace windlass::walk {
@@ -79,7 +80,7 @@ auto with_code(const StepContext& context, Use&& use) {
     return at->generated() && !holds_stack(context, *at) ? flow::CodeKind::kGenerated : flow::CodeKind::kFile;
   };
   const auto function_start = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
+    const Module* at = module_at(space, address);
     return at != nullptr ? at->function_start(address) : 0;
   };
   const flow::CodeSource* self = nullptr;

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "walk/inside.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -70,7 +71,7 @@ Executable UndescribedCode::ask(std::uint64_t address, flow::Budget& budget) {
 }
 
 const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask) {
-  if (const Module* module = space.find(address); module != nullptr) return module;
+  if (const Module* module = module_at(space, address); module != nullptr) return module;
   if (!space.is_own_process()) return nullptr;
   const bool found = ask ? scratch.undescribed.ask(address, flow::budget_of(*scratch.synthesis)) == Executable::kYes
                          : scratch.undescribed.holds(address, 1);

@@ -86,17 +86,17 @@ bool GuestSpace::refresh() {
 std::vector<GuestSpace::Mapped> GuestSpace::mapped() const {
   std::vector<Mapped> all;
   for (const auto& [begin, path] : known_)
-    if (const walk::Module* module = space_.find(begin)) all.push_back({module->info().bias, path});
+    if (const ModuleInfo* module = space_.module_at(begin)) all.push_back({module->bias, path});
   return all;
 }
 
 std::string GuestSpace::name(std::uint64_t address) const {
   char text[32];
-  const walk::Module* const module = space_.find(address);
+  const ModuleInfo* const module = space_.module_at(address);
   snprintf(text, sizeof text, "+0x%llx",
-           static_cast<unsigned long long>(module != nullptr ? address - module->info().bias : address));
+           static_cast<unsigned long long>(module != nullptr ? address - module->bias : address));
   if (module == nullptr) return std::string("?") + text;
-  const std::string& path = module->info().path;
+  const std::string& path = module->path;
   return path.substr(path.rfind('/') + 1) + text;
 }
 

@@ -91,7 +91,7 @@ class Peer {
       if (pid_ != request.pid || same == now.end()) (void)space_.remove(old.begin);
     }
     for (const Mapping& mapping : now)
-      if (space_.find(mapping.begin) == nullptr) add(mapping);
+      if (space_.module_at(mapping.begin) == nullptr) add(mapping);
     mappings_ = std::move(now);
     pid_ = request.pid;
     generation_ = request.generation;

@@ -23,6 +23,7 @@
 #include "profiler/samples/raw_unwinder.h"
 #include "support/kernel_walk.h"
 #include "support/privilege.h"
+#include "walk/inside.h"
 #include "windlass/backtrace.h"
 #include "windlass/walk.h"
 
@@ -154,7 +155,7 @@ class RawReplay : public testing::TestWithParam<Program> {};
 // to.
 bool is_returned_by_register(const AddressSpace& space, CodeAddress pc) {
   FrameRow row;
-  const walk::Module* module = space.find(pc.lookup());
+  const walk::Module* module = walk::module_at(space, pc.lookup());
   return module != nullptr && module->row_at(pc.lookup(), row) && row.return_address.is(RegisterRule::kInRegister);
 }
 

@@ -253,14 +253,7 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
   const auto pid = program_->pid();
   const auto target = open_process(static_cast<std::uint64_t>(pid));
   ASSERT_TRUE(target) << target.error().text();
-  Target other{.kind = TargetKind::kProcess,
-               .space = AddressSpace(Architecture::kX86_64, std::make_unique<walk::ProcessMemory>(pid)),
-               .threads = {},
-               .command = {},
-               .process = {},
-               .problems = {},
-               .notes = {},
-               .attachment = {}};
+  Target other(TargetKind::kProcess, AddressSpace(Architecture::kX86_64, std::make_unique<walk::ProcessMemory>(pid)));
   const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
   const auto none = [](const os::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
   (void)walk::add_modules(other, maps, none, 4096, [](auto) { return manager::PublishedCodes(); });

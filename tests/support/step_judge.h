@@ -29,6 +29,7 @@
 #include "os/proc_file.h"
 #include "os/process_memory.h"
 #include "support/peer_rules.h"
+#include "walk/inside.h"
 #include "walk/module.h"
 #include "walk/target/process_modules.h"
 #include "windlass/target.h"
@@ -112,14 +113,7 @@ class StepJudge {
 
   explicit StepJudge(pid_t pid)
       : pid_(pid),
-        target_{.kind = TargetKind::kProcess,
-                .space = AddressSpace(Architecture::kX86_64, std::make_unique<os::MemoryFile>(pid)),
-                .threads = {},
-                .command = {},
-                .process = 0,
-                .problems = {},
-                .notes = {},
-                .attachment = nullptr} {
+        target_(TargetKind::kProcess, AddressSpace(Architecture::kX86_64, std::make_unique<os::MemoryFile>(pid))) {
     look();
     add_peer("frame pointers", [this](const user_regs_struct& now) { return by_frame_pointer(memory(), now); });
   }
@@ -149,8 +143,8 @@ class StepJudge {
   [[nodiscard]] const Memory& memory() const { return target_.space.memory(); }
   // The module of generated code there; null: there is none.
   [[nodiscard]] const walk::Module* generated(std::uint64_t pc) {
-    const walk::Module* module = target_.space.find(pc);
-    if (module == nullptr) look(), module = target_.space.find(pc);
+    const walk::Module* module = walk::module_at(target_.space, pc);
+    if (module == nullptr) look(), module = walk::module_at(target_.space, pc);
     return module != nullptr && module->generated() ? module : nullptr;
   }
 
@@ -387,7 +381,7 @@ class StepJudge {
   // The module whose code is judged there; null: it is not.
   const walk::Module* judged_module(std::uint64_t pc) {
     if (!ways.judges) return generated(pc);
-    return ways.judges(pc) ? target_.space.find(pc) : nullptr;
+    return ways.judges(pc) ? walk::module_at(target_.space, pc) : nullptr;
   }
 
   void judge(const user_regs_struct& now) {

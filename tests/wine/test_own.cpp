@@ -316,9 +316,9 @@ std::size_t through_plugin(const char* path) {
   if (plugin == nullptr) return 0;
   const auto call = reinterpret_cast<CallThrough>(reinterpret_cast<void*>(GetProcAddress(plugin, "call_through")));
   const std::size_t depth = call(compare_here);
-  EXPECT_NE(own_process().find(reinterpret_cast<std::uint64_t>(call)), nullptr);
+  EXPECT_NE(own_process().module_at(reinterpret_cast<std::uint64_t>(call)), nullptr);
   FreeLibrary(plugin);
-  EXPECT_EQ(own_process().find(reinterpret_cast<std::uint64_t>(call)), nullptr);
+  EXPECT_EQ(own_process().module_at(reinterpret_cast<std::uint64_t>(call)), nullptr);
   return depth;
 }
 

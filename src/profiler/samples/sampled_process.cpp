@@ -52,7 +52,7 @@ SampledProcess::SampledProcess(std::uint32_t tgid, Architecture architecture, co
     : tgid_(tgid),
       memo_(memo),
       modules_(modules.get()),
-      space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
+      space_(walk::Inside::space(architecture, std::make_unique<SharedMemory>(memory), std::move(modules))) {
   space_.set_pointer_mask(~code_mask);
   if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
 }

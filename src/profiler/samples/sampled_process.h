@@ -6,6 +6,7 @@
 #include "profiler/processes/module_registry.h"
 #include "profiler/processes/process_table.h"
 #include "walk/code_memo.h"
+#include "walk/inside.h"
 #include "walk/space_modules.h"
 #include "windlass/walk.h"
 
@@ -25,7 +26,7 @@ class SampledProcess {
   [[nodiscard]] const AddressSpace& space() const { return space_; }
 
  private:
-  using Modules = AddressSpace::Modules;
+  using Modules = walk::Inside::Modules;
   SampledProcess(std::uint32_t tgid, Architecture architecture, const Memory& memory, std::uint64_t code_mask,
                  walk::CodeMemo& memo, std::unique_ptr<Modules> modules);
   [[nodiscard]] walk::KeptCode kept_code(const Mapping& mapping) const;

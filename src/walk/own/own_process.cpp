@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/pointer_authentication.h"
+#include "walk/inside.h"
 #include "walk/own/capture.h"
 #include "walk/own/own_memory.h"
 #include "walk/own/whole_walk.h"
@@ -14,7 +15,7 @@
 namespace windlass {
 namespace {
 
-using OwnModuleList = AddressSpace::Modules;
+using OwnModuleList = walk::Inside::Modules;
 constexpr auto kOwn = OwnModuleList::Process::kOwn;
 
 alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
@@ -33,8 +34,9 @@ AddressSpace AddressSpace::self() {
 static void make_own_space() {
   alignas(walk::OwnMemory) static std::byte memory[sizeof(walk::OwnMemory)];
   alignas(OwnModuleList) static std::byte modules[sizeof(OwnModuleList)];
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) walk::OwnMemory),
-                                             std::unique_ptr<OwnModuleList>(new (modules) OwnModuleList(kOwn)));
+  auto* space = new (own_space)
+      AddressSpace(walk::Inside::space(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) walk::OwnMemory),
+                                       std::unique_ptr<OwnModuleList>(new (modules) OwnModuleList(kOwn))));
   space->set_pointer_mask(~user_code_mask());
   own_space_made.store(true, std::memory_order_release);
 }

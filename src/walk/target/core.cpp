@@ -8,6 +8,7 @@
 #include "formats/image/core.h"
 #include "formats/image/unwind_sections.h"
 #include "runtimes/find.h"
+#include "walk/inside.h"
 #include "walk/interpreted.h"
 #include "walk/target/core_maps.h"
 #include "walk/target/dump_file.h"
@@ -65,14 +66,10 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
     if (!segment.bytes.empty()) pieces.push_back({segment.begin, segment.bytes});
   memory.set_pieces(std::move(pieces));
 
-  Target target{.kind = TargetKind::kCore,
-                .space = AddressSpace(image::architecture_of(core->machine), std::move(owned)),
-                .threads = {},
-                .command = core->arguments.empty() ? core->name : core->arguments,
-                .process = core->process,
-                .problems = core->problems,
-                .notes = {},
-                .attachment = {}};
+  Target target(TargetKind::kCore, AddressSpace(image::architecture_of(core->machine), std::move(owned)));
+  target.command = core->arguments.empty() ? core->name : core->arguments;
+  target.process = core->process;
+  target.problems = core->problems;
   add_threads(target, *core);
   const std::vector<os::ProcMap> maps = walk::maps_of(*core, target.space.memory());
   const std::string program = walk::program_of(*core, maps);
@@ -98,7 +95,7 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kSmallestPage), find_published);
   for (const auto& code : published) walk::note_problem(target, code->problem());
   for (const auto& interpreter : interpreters) walk::note_problem(target, interpreter->problem());
-  target.interpreted = walk::Interpreted::of(interpreters, nullptr);
+  walk::Inside::interpreted(target) = walk::Interpreted::of(interpreters, nullptr);
   return target;
 }
 

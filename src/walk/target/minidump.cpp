@@ -117,14 +117,10 @@ Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options
   for (const image::MinidumpMemory& piece : dump->memory) pieces.push_back({piece.begin, piece.bytes});
   memory.set_pieces(std::move(pieces));
 
-  Target target{.kind = TargetKind::kMinidump,
-                .space = AddressSpace(image::architecture_of(dump->machine), std::move(owned)),
-                .threads = {},
-                .command = command_of(*dump),
-                .process = dump->process,
-                .problems = dump->problems,
-                .notes = {},
-                .attachment = {}};
+  Target target(TargetKind::kMinidump, AddressSpace(image::architecture_of(dump->machine), std::move(owned)));
+  target.command = command_of(*dump);
+  target.process = dump->process;
+  target.problems = dump->problems;
   add_threads(target, *dump);
   auto ranges = add_windows_modules(target, *dump, options.files);
   auto modules = dump->modules;

@@ -11,6 +11,7 @@
 #include "base/mapped_file.h"
 #include "formats/image/elf.h"
 #include "os/mapped_files.h"
+#include "walk/inside.h"
 #include "walk/module.h"
 #include "walk/target/memory_image.h"
 #include "walk/target/pe_modules.h"
@@ -93,7 +94,7 @@ class ModuleAdder {
       } else {
         auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source());
         module->forget_id();  // its functions come and go
-        piece = target_.space.add_module(std::move(module));
+        piece = Inside::add_module(target_.space, std::move(module));
       }
       if (!piece) added = piece;
     });
@@ -114,7 +115,7 @@ class ModuleAdder {
                            } else {
                              auto module = std::make_unique<Module>(std::move(part), code->make_source());
                              module->forget_id();
-                             piece = target_.space.add_module(std::move(module));
+                             piece = Inside::add_module(target_.space, std::move(module));
                            }
                            if (!piece) added = piece;
                          });

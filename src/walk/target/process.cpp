@@ -13,6 +13,7 @@
 #include "os/living_thread.h"
 #include "os/mapped_files.h"
 #include "os/proc_file.h"
+#include "walk/inside.h"
 #include "walk/target/live_process.h"
 #include "windlass/target.h"
 
@@ -92,14 +93,9 @@ Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
   auto memory = std::make_unique<ProcessMemory>(pid);
   auto live = std::make_shared<LiveProcess>(pid, architecture, options, std::move(folder));
   live->memory_ = memory.get();
-  Target target{.kind = TargetKind::kProcess,
-                .space = AddressSpace(architecture, std::move(memory)),
-                .threads = {},
-                .command = {},
-                .process = number,
-                .problems = {},
-                .notes = {},
-                .attachment = live};
+  Target target(TargetKind::kProcess, AddressSpace(architecture, std::move(memory)));
+  target.process = number;
+  Inside::live(target) = live;
   if (const auto read = live->refresh(target); !read) return Failure(read.error());
   return target;
 }
@@ -175,12 +171,12 @@ void LiveProcess::read_threads(Target& target) {
 
 }  // namespace walk
 
-std::uint64_t Target::release() { return attachment != nullptr ? attachment->release() : 0; }
+std::uint64_t Target::release() { return live_ != nullptr ? live_->release() : 0; }
 
 Expected<Refreshed> Target::refresh() {
-  if (attachment == nullptr)
+  if (live_ == nullptr)
     return fail(ErrorCode::kUnsupported, "a dump does not change: only a process can be read again", 0);
-  return attachment->refresh(*this);
+  return live_->refresh(*this);
 }
 
 Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) {

@@ -16,6 +16,7 @@
 #include "os/procmap_query.h"
 #include "os/readers.h"
 #include "runtimes/find.h"
+#include "walk/inside.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
 #include "walk/target/modules.h"
@@ -89,7 +90,7 @@ std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
     if (!map.executable) continue;
     // Several, where parts of it are published.
     for (std::uint64_t at = map.begin; at < map.end;) {
-      const Module* module = target.space.find(at);
+      const Module* module = module_at(target.space, at);
       if (module == nullptr) break;
       at = module->info().end;
       if (target.space.remove(module->info().begin)) ++gone;
@@ -145,7 +146,7 @@ void ProcessModules::note_files(const Target& target) {
   for (auto& [key, piece] : pieces_) {
     if (!piece.file.empty()) continue;
     const auto code = std::ranges::find_if(piece.maps, &os::ProcMap::executable);
-    const Module* module = target.space.find(code->begin);
+    const Module* module = module_at(target.space, code->begin);
     if (module == nullptr || module->info().file.empty()) continue;
     piece.file = module->info().file;
     if (open < kMostOpen) piece.open = os::Descriptor(os::open_regular(piece.file));
@@ -189,12 +190,12 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
   changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
-  target.interpreted = Interpreted::of(interpreters_, std::move(target.interpreted));
+  Inside::interpreted(target) = Interpreted::of(interpreters_, std::move(Inside::interpreted(target)));
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.
   std::erase_if(all, [&](const os::ProcMap& map) {
-    const Module* module = target.space.find(map.begin);
+    const Module* module = module_at(target.space, map.begin);
     return module != nullptr && map.executable;
   });
   const auto find = [&](const os::ProcMap& map, std::string&) { return os::files_of(pid, 0, map); };

@@ -9,6 +9,7 @@
 #include "support/cfi_builder.h"
 #include "support/jit_stub.h"
 #include "walk/code_ranges.h"
+#include "walk/inside.h"
 #include "walk/module.h"
 #include "windlass/backtrace.h"
 #include "windlass/jit/code_manager.h"
@@ -136,7 +137,7 @@ TEST(CodeRanges, StayForAWalkerThatHasThem) {
   }
   ASSERT_TRUE(space.remove(0x1000));
   EXPECT_EQ(walk::code_grace_period().waiting(), 0u);
-  EXPECT_EQ(space.find(0x1800), nullptr);
+  EXPECT_EQ(space.module_at(0x1800), nullptr);
   EXPECT_EQ(space.remove(0x1000).error().code, ErrorCode::kNotFound);
 }
 
@@ -381,7 +382,7 @@ TEST_F(OwnCode, IsWalkedByItsRows) {
     EXPECT_EQ(walks.left_stub_by, FrameOrigin::kCfi);
   }
   EXPECT_TRUE(retire_own_code(*id));
-  EXPECT_EQ(own_process().find(stub.begin()), nullptr);
+  EXPECT_EQ(own_process().module_at(stub.begin()), nullptr);
   // Nobody's code any more: another way out leads the same way.
   const Walks walks = through(stub);
   expect_right(stub, walks);
@@ -473,14 +474,14 @@ TEST_F(OwnCode, IsWalkedByItsManager) {
   const Walks walks = through(stub);
   expect_right(stub, walks);
   EXPECT_EQ(walks.left_stub_by, FrameOrigin::kSynthesis);
-  const walk::Module* module = own_process().find(stub.begin());
+  const walk::Module* module = walk::module_at(own_process(), stub.begin());
   ASSERT_NE(module, nullptr);
   EXPECT_TRUE(module->generated());
   // It is one range among others: with the same rules, and gone when it is retired.
   EXPECT_EQ(add_own_code(*manager).error().where, begin);
   EXPECT_EQ(add_own_code(stub.range()).error().where, begin);
   EXPECT_TRUE(retire_own_code(*id));
-  EXPECT_EQ(own_process().find(stub.begin()), nullptr);
+  EXPECT_EQ(own_process().module_at(stub.begin()), nullptr);
   const auto range_id = add_own_code(stub.range());
   ASSERT_TRUE(range_id);
   EXPECT_TRUE(retire_own_code(*range_id));

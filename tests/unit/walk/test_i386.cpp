@@ -271,7 +271,7 @@ TEST(I386Core, WhatWasPutIn) {
   std::uint32_t word = 0;
   EXPECT_TRUE(target->space.memory().read(0x804800c, &word, sizeof word));
   EXPECT_EQ(word, 0x5003u);
-  ASSERT_NE(target->space.find(0x8048ffc), nullptr) << "the mapped file is code";
+  ASSERT_NE(target->space.module_at(0x8048ffc), nullptr) << "the mapped file is code";
 }
 
 // Every damaged byte is an error or a problem, and never more.

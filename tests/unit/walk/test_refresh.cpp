@@ -483,13 +483,7 @@ TEST_F(Refresh, ADump) {
   const Child child(step_done);
   auto target = open_process(child.pid());
   ASSERT_TRUE(target);
-  Target dump{.kind = TargetKind::kCore,
-              .space = std::move(target->space),
-              .threads = {},
-              .command = {},
-              .problems = {},
-              .notes = {},
-              .attachment = {}};
+  Target dump(TargetKind::kCore, std::move(target->space));
   EXPECT_EQ(dump.refresh().error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(dump.release(), 0u);
 }

@@ -6,6 +6,7 @@
 #include "formats/dwarf/constants.h"
 #include "support/walk_target.h"
 #include "walk/apply.h"
+#include "walk/inside.h"
 #include "walk/module.h"
 
 namespace windlass {
@@ -46,7 +47,7 @@ TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
     if (reg != Registers::sp_number(GetParam()) && reg != Registers::pc_number(GetParam()))
       frame.registers.set(reg, 0x1000u + reg);
 
-  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  const walk::Module* module = walk::module_at(target.space(), WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
   cache->keep(module->id(), behind(WalkTarget::pc(0x10)), row(GetParam()), FrameOrigin::kCfi, GetParam());
   const KeptRow* kept = cache->find(module->id(), behind(WalkTarget::pc(0x10)));
@@ -76,7 +77,7 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
   for (unsigned i = 0; i < 5; ++i) target.memory().set(kSp + 8 * i, 100 + i);
   Frame frame;
   frame.registers = target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp);
-  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  const walk::Module* module = walk::module_at(target.space(), WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
   cache->keep(module->id(), behind(WalkTarget::pc(0x10)), row(GetParam()), FrameOrigin::kCfi, GetParam());
   const KeptRow* kept = cache->find(module->id(), behind(WalkTarget::pc(0x10)));
@@ -125,7 +126,7 @@ TEST_P(KeptRows, WhatIsBelowSpIsNotRestored) {
   target.function(0, 0x40, {});
   target.start();
   for (unsigned i = 0; i < 6; ++i) target.memory().set(kSp + 8 * i, WalkTarget::pc(0x20));
-  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  const walk::Module* module = walk::module_at(target.space(), WalkTarget::pc(0));
   FrameRow by_frame_pointer = row(GetParam());
   const RegisterNumber fp = Registers::fp_number(GetParam());
   by_frame_pointer.cfa = CfaRule::at(fp, 0);
