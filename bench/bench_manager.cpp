@@ -37,7 +37,7 @@ double now() {
 }
 
 struct Code {
-  std::vector<ManagedFunction> functions;  // in no order
+  std::vector<GeneratedFunction> functions;  // in no order
   std::vector<std::vector<FrameRow>> rows;
   std::uint64_t end = kBegin;
 };
@@ -65,7 +65,7 @@ Code make_code(std::size_t count) {
 class Manager {
  public:
   explicit Manager(const Code& code) : manager_(*CodeManager::create(kBegin, code.end)) {}
-  void add(std::span<const ManagedFunction> functions) {
+  void add(std::span<const GeneratedFunction> functions) {
     if (const auto added = manager_.add(functions); !added) fmt::print("{}\n", added.error().text()), std::abort();
   }
   void remove(std::span<const std::uint64_t> addresses) {
@@ -94,7 +94,7 @@ template <typename Map>
 class Locked {
  public:
   explicit Locked(const Code&) {}
-  void add(std::span<const ManagedFunction> functions) {
+  void add(std::span<const GeneratedFunction> functions) {
     const std::lock_guard hold(lock_);
     for (const auto& f : functions) map_[f.address] = {static_cast<std::uint32_t>(f.size), f.user, f.rows.data()};
   }
@@ -120,7 +120,7 @@ class Locked {
 class Sorted {
  public:
   explicit Sorted(const Code&) {}
-  void add(std::span<const ManagedFunction> functions) {
+  void add(std::span<const GeneratedFunction> functions) {
     const std::lock_guard hold(lock_);
     const auto middle = static_cast<std::ptrdiff_t>(sorted_.size());
     for (const auto& f : functions)
@@ -197,7 +197,7 @@ void measure(const char* name, const Code& code, std::size_t churned) {
   const auto pick = [&](std::size_t n) {
     std::vector<std::uint64_t> addresses(n);
     for (auto& address : addresses) {
-      const ManagedFunction& function = code.functions[random() % count];
+      const GeneratedFunction& function = code.functions[random() % count];
       address = function.address + random() % function.size;
     }
     return addresses;
@@ -211,7 +211,7 @@ void measure(const char* name, const Code& code, std::size_t churned) {
   const std::uint64_t bytes = keeper.bytes();
   const double in_churn = churned != 0 ? look_up_in_churn(keeper, code, pick(churned)) : 0;
   std::vector<std::uint64_t> addresses;
-  for (const ManagedFunction& function : code.functions) addresses.push_back(function.address);
+  for (const GeneratedFunction& function : code.functions) addresses.push_back(function.address);
   const double remove_begin = now();
   keeper.remove(addresses);
   const double removed = now();

@@ -117,17 +117,15 @@ void Runtime::compile(Cell& cell, int tier) {
 
 // Before it runs: for find(), for walks of this process and of others, for a debugger.
 void Runtime::publish(Code& code) {
-  std::vector<windlass::ManagedFunction> functions;
-  std::vector<windlass::GeneratedFunction> debugged;
+  std::vector<windlass::GeneratedFunction> functions;
   for (const Piece& piece : code.pieces) {
     const auto size = static_cast<std::uint32_t>(piece.method.end - piece.method.begin);
     for (Word at = piece.method.begin; at < piece.method.end; at += kGranule)
       pieces_[(at - code_) / kGranule].store(&piece, std::memory_order_release);
     functions.push_back({.address = piece.method.begin, .size = size, .name = piece.name, .rows = piece.rows});
-    debugged.push_back({.address = piece.method.begin, .size = size, .name = piece.name, .rows = piece.rows});
   }
   take(manager_->add(functions));
-  if (debugger_) code.debugger = take(debugger_->add(debugged));
+  if (debugger_) code.debugger = take(debugger_->add(functions));
 }
 
 // All threads are stopped: what was replaced and stands on no stack goes, and its place is used again.

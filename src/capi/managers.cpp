@@ -41,7 +41,7 @@ Expected<void> rows_of(const windlass_managed& from, std::vector<FrameRow>& to) 
 }
 
 // An array of a caller's structs, of whichever version; each has the size of the first.
-Expected<void> from_c(const windlass_managed* from, std::size_t count, std::vector<ManagedFunction>& to,
+Expected<void> from_c(const windlass_managed* from, std::size_t count, std::vector<GeneratedFunction>& to,
                       std::deque<std::vector<FrameRow>>& rows) {
   const auto* at = reinterpret_cast<const std::byte*>(from);
   for (std::size_t i = 0; i < count; ++i, at += from->size) {
@@ -49,8 +49,11 @@ Expected<void> from_c(const windlass_managed* from, std::size_t count, std::vect
     if (!sized(from) || !take(reinterpret_cast<const windlass_managed*>(at), given) || given.size != from->size)
       return fail(ErrorCode::kMalformed, kNotSetUp, 0, i);
     if (const auto done = rows_of(given, rows.emplace_back()); !done) return done;
-    to.push_back({given.address, given.code_size, given.name != nullptr ? given.name : std::string_view(), given.user,
-                  rows.back()});
+    to.push_back({.address = given.address,
+                  .size = given.code_size,
+                  .name = given.name != nullptr ? given.name : std::string_view(),
+                  .user = given.user,
+                  .rows = rows.back()});
   }
   return {};
 }
@@ -83,7 +86,7 @@ windlass_status windlass_manage(windlass_code_manager* manager, const uint64_t* 
   if (!usable(manager)) return invalid("the code manager is closed", error);
   if ((removed == nullptr && removed_count != 0) || (functions == nullptr && count != 0))
     return invalid("a count without what is counted", error);
-  std::vector<ManagedFunction> given;
+  std::vector<GeneratedFunction> given;
   std::deque<std::vector<FrameRow>> rows;
   if (const auto taken = from_c(functions, count, given, rows); !taken)
     return taken.error().what == kNotSetUp ? invalid(kNotSetUp, error) : report(taken.error(), error);

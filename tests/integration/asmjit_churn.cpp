@@ -116,7 +116,7 @@ class ByManager final : public Publisher {
  public:
   explicit ByManager(CodeManager manager) : manager_(std::move(manager)) {}
   bool add(const std::vector<Made>& functions) override {
-    std::vector<ManagedFunction> added;
+    std::vector<GeneratedFunction> added;
     begins_.clear();
     for (const Made& made : functions) {
       begins_.push_back(reinterpret_cast<std::uint64_t>(made.function));

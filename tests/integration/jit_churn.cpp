@@ -68,7 +68,7 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
       names.push_back("f" + std::to_string(generation) + "_" + std::to_string(i) + "_" + std::to_string(number));
       rows.push_back(stubs[i].rows_inside());
     }
-    std::vector<ManagedFunction> added;
+    std::vector<GeneratedFunction> added;
     std::vector<std::uint64_t> begins;
     for (unsigned i = 0; i < kStubs; ++i) {
       added.push_back({stubs[i].begin(), stubs[i].end() - stubs[i].begin(), names[i], generation, rows[i]});

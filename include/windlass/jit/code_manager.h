@@ -29,6 +29,7 @@
 #include "windlass/error.h"
 #include "windlass/frame_row.h"
 #include "windlass/jit/code_range.h"
+#include "windlass/jit/generated_function.h"
 #include "windlass/registers.h"
 
 namespace windlass {
@@ -113,20 +114,6 @@ class CodeManagerReader {
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
-// A function to add to a CodeManager.
-struct ManagedFunction {
-  std::uint64_t address = 0;   // The first address.
-  std::uint64_t size = 0;      // Bytes of code.
-  std::string_view name = {};  // Copied; may be empty.
-  std::uint32_t user = 0;      // The runtime's own number, only kept.
-  // The function's rows, at offsets from its begin: ascending, disjoint, within its size. For example,
-  // prologue::rows_of() makes such rows. Without rows, the code is followed.
-  //
-  // The rows are copied. Functions with equal rows share a copy, even if their sizes differ: rows behind the longest
-  // row may be equal by their distance from the function's end.
-  std::span<const FrameRow> rows = {};
-};
-
 // The room that a table reserves. A page takes memory only when it is first used.
 //
 // - 8 bytes for each 1024 bytes of code.
@@ -164,23 +151,24 @@ class CodeManager {
   ~CodeManager();
 
   // Adds functions: all, or with an error none. Call before the functions run. `where` of an error is a function's
-  // address.
+  // address. Names and rows are copied. Functions with equal rows share a copy, even if their sizes differ: rows behind
+  // the longest row may be equal by their distance from the function's end. Exceptions and lines are not kept.
   //
   // - kOutOfRange: a function is empty, 2 GiB or more, or not within the manager's code. Or its rows do not lie within
   //   the function.
   // - kMalformed: a function overlaps another function, which must be removed first (`detail`: where that begins). Or
-  //   rows are not ascending.
+  //   rows are not ascending. Or a prologue is impossible, or of another size than the code.
   // - kLimit: no room for functions, rows or names.
   // - kUnsupported: this is a forked child.
-  Expected<void> add(std::span<const ManagedFunction> functions) { return update({}, functions); }
-  Expected<void> add(std::initializer_list<ManagedFunction> functions) { return update({}, functions); }
+  Expected<void> add(std::span<const GeneratedFunction> functions) { return update({}, functions); }
+  Expected<void> add(std::initializer_list<GeneratedFunction> functions) { return update({}, functions); }
   // Removes the functions that begin at these addresses. Call when they run no more. kNotFound if no function begins at
   // one of them: `where` is the first of these. The functions before are removed nevertheless.
   Expected<void> remove(std::span<const std::uint64_t> addresses) { return update(addresses, {}); }
   Expected<void> remove(std::initializer_list<std::uint64_t> addresses) { return update(addresses, {}); }
   // Removes functions and then adds others: for functions that move, or that make room for others. If the additions
   // fail, the removals stand. Errors as remove() and add().
-  Expected<void> update(std::span<const std::uint64_t> removed, std::span<const ManagedFunction> added);
+  Expected<void> update(std::span<const std::uint64_t> removed, std::span<const GeneratedFunction> added);
 
   // The number of functions now.
   [[nodiscard]] std::size_t functions() const;

@@ -21,40 +21,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "windlass/error.h"
-#include "windlass/frame_row.h"
-#include "windlass/prologue.h"
-#include "windlass/registers.h"
+#include "windlass/jit/generated_function.h"
 
 namespace windlass {
-
-// A place in the source: valid from `offset` into the code up to the next line's offset.
-struct GeneratedLine {
-  std::uint32_t offset = 0;
-  std::string_view file = {};
-  std::uint32_t line = 0;
-};
-
-// A function as its code generator knows it. The memory behind pointers, spans and views is read during the call only.
-struct GeneratedFunction {
-  std::uint64_t address = 0;  // The address of the first byte.
-  std::uint32_t size = 0;     // Bytes of code.
-  std::string_view name = {};
-  // How the function unwinds, in one of two forms. The first form: a description.
-  const Prologue* prologue = nullptr;
-  // The second form: rows, ascending and adjoining, for all of the code. Addresses in the rows count from the begin of
-  // the first row.
-  std::span<const FrameRow> rows = {};
-  // For exceptions. On ELF: the personality routine, and the data that it finds by _Unwind_GetLanguageSpecificData().
-  // On Windows `personality` is the EXCEPTION_ROUTINE. It is called in both passes, unless the prologue has a handler
-  // that says otherwise.
-  std::uint64_t personality = 0;
-  std::uint64_t language_data = 0;
-  std::span<const GeneratedLine> lines = {};  // Ascending by offset.
-};
 
 // A function of a batch that moves. Functions of the batch that stay are listed too, with their old address.
 struct MovedFunction {
@@ -105,6 +76,10 @@ enum class Registry : std::uint8_t {
   // Windows x64: RtlAddFunctionTable(), a table for each run of code without gaps of 64 bytes or more. Later code
   // cannot be put into such a gap. Wine searches all tables in turn. Rules as kGrowableTable.
   kFunctionTable,
+  // Linux: a CodeManager (jit/code_manager.h) for the heap given by RegistrarOptions. Walks of this process and of
+  // others find a function in constant time. `windlass record` and `windlass walk` read the table: names and rows. For
+  // many functions that come and go.
+  kCodeManager,
 };
 
 // Names a batch. A registrar never gives a number twice.
@@ -128,8 +103,9 @@ class Registrar {
   // - kMalformed: functions that overlap each other, or functions still registered here.
   // - kMalformed: code on pages that are not executable. Checked on Linux 6.11 and later, and on Windows.
   // - kMalformed, Windows: code that another table already answers for.
-  // - kOutOfRange, Windows: code outside of the heap.
+  // - kOutOfRange: a function of 2 GiB or more. Windows and kCodeManager: code outside of the heap.
   // - kUnsupported: another architecture than the process's. On Windows also rows.
+  // - kLimit, kCodeManager: no room for functions, rows or names.
   // - kUnreadable: a jitdump cannot copy the code.
   // - kSystem: the file cannot be written. It then has nothing of the batch.
   // - Errors of winx64::write() on Windows.
@@ -155,8 +131,8 @@ class Registrar {
 // Options of open_registrar(). Each member belongs to some registries only.
 struct RegistrarOptions {
   std::string folder = {};  // The folder of the file. Empty: the working directory for a jitdump, /tmp for a perf map.
-  // Windows: the reserved address range [heap_begin, heap_end) in which all code will lie. Unwind information is put
-  // behind the range, at most 4 GiB from `heap_begin`, the reach of 32-bit RVAs.
+  // Windows, and kCodeManager: the reserved address range [heap_begin, heap_end) in which all code will lie, at most
+  // 4 GiB. On Windows, unwind information is put behind the range, within the reach of 32-bit RVAs.
   std::uint64_t heap_begin = 0;
   std::uint64_t heap_end = 0;
   // kGrowableTable: entries that the first table has room for. 0: 4096.

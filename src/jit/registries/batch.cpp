@@ -1,6 +1,7 @@
 #include "jit/registries/batch.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "jit/registries/executable.h"
 #include "windlass/backtrace.h"
@@ -11,6 +12,7 @@ namespace {
 Expected<void> check(const GeneratedFunction& function) {
   const std::uint64_t at = function.address;
   if (function.size == 0) return fail(ErrorCode::kMalformed, "a function without code", at);
+  if (function.size > INT32_MAX) return fail(ErrorCode::kOutOfRange, "a function of 2 GiB or more", at, function.size);
   if (at + function.size < at) return fail(ErrorCode::kMalformed, "a function reaches past the last address", at);
   if ((function.prologue != nullptr) == !function.rows.empty())
     return fail(ErrorCode::kMalformed, "a function is described by a prologue or by rows", at);

@@ -134,5 +134,6 @@ using Opened = Expected<std::unique_ptr<Registrar>>;
 [[nodiscard]] Opened open_growable_table(const RegistrarOptions& options);
 [[nodiscard]] Opened open_table_callback(const RegistrarOptions& options);
 [[nodiscard]] Opened open_function_table(const RegistrarOptions& options);
+[[nodiscard]] Opened open_code_manager(const RegistrarOptions& options);
 
 }  // namespace windlass::registries

@@ -76,7 +76,7 @@ void abbreviation(Bytes& to, unsigned number, unsigned tag, bool children, std::
 void put_info(Bytes& to, const Function& function, std::size_t lines) {
   const auto code = [&] {
     to.value(function.begin());
-    to.value(function.given->size);
+    to.value(static_cast<std::uint32_t>(function.given->size));
   };
   const std::size_t begin = to.open();
   to.value(std::uint16_t{4});

@@ -8,6 +8,9 @@ Opened open_gdb() { return fail(ErrorCode::kUnsupported, "GDB is told of generat
 Opened open_perf_map(const RegistrarOptions&) {
   return fail(ErrorCode::kUnsupported, "there is no perf on Windows", 0);
 }
+Opened open_code_manager(const RegistrarOptions&) {
+  return fail(ErrorCode::kUnsupported, "code managers are for Linux", 0);
+}
 Opened open_jitdump(const RegistrarOptions&) { return fail(ErrorCode::kUnsupported, "there is no perf on Windows", 0); }
 
 Expected<void> check_executable(std::span<const Run>, walk::CodeExtent&) { return {}; }

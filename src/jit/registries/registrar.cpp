@@ -12,6 +12,7 @@ Expected<std::unique_ptr<Registrar>> open_registrar(Registry registry, const Reg
     case Registry::kGrowableTable: return registries::open_growable_table(options);
     case Registry::kTableCallback: return registries::open_table_callback(options);
     case Registry::kFunctionTable: return registries::open_function_table(options);
+    case Registry::kCodeManager: return registries::open_code_manager(options);
   }
   return fail(ErrorCode::kUnsupported, "no such registry", static_cast<std::uint64_t>(registry));
 }

@@ -235,17 +235,40 @@ Expected<std::uint32_t> CodeManager::Table::add_name(std::string_view name) {
   return *place;
 }
 
-Expected<std::uint32_t> CodeManager::Table::shape_of(const ManagedFunction& function) {
-  if (function.rows.empty()) return 0;
-  const auto hash = reinterpret_cast<std::uintptr_t>(function.rows.data()) * 0x9e37'79b9'7f4a'7c15;
+namespace {
+
+Expected<std::vector<FrameRow>> rows_described_by(const GeneratedFunction& function) {
+  if (!function.rows.empty())
+    return fail(ErrorCode::kMalformed, "a function is described by a prologue or by rows", function.address);
+  if (function.prologue->architecture != kOwnArchitecture)
+    return fail(ErrorCode::kUnsupported, "a prologue of another architecture than the process's", function.address);
+  if (function.prologue->code_size != function.size)
+    return fail(ErrorCode::kMalformed, "code is not of the size the prologue says", function.address, function.size);
+  return prologue::rows_of(*function.prologue);
+}
+
+}  // namespace
+
+Expected<std::uint32_t> CodeManager::Table::shape_of(const GeneratedFunction& function) {
+  std::span<const FrameRow> rows = function.rows;
+  if (rows.empty() && function.prologue == nullptr) return 0;
+  const void* description = rows.empty() ? static_cast<const void*>(function.prologue) : rows.data();
+  const auto hash = reinterpret_cast<std::uintptr_t>(description) * 0x9e37'79b9'7f4a'7c15;
   Known& known = known_[hash >> 32 & (known_.size() - 1)];
-  if (known.update == update_ && known.rows == function.rows.data() && known.count == function.rows.size() &&
+  if (known.update == update_ && known.description == description && known.count == rows.size() &&
       known.size == function.size) {
     shapes_.take_again(known.shape);
     return known.shape;
   }
-  const auto shape = make_room([&] { return shapes_.take(function.rows, static_cast<std::uint32_t>(function.size)); });
-  if (shape) known = {function.rows.data(), function.rows.size(), function.size, update_, *shape};
+  std::vector<FrameRow> described;
+  if (function.prologue != nullptr) {
+    auto made = rows_described_by(function);
+    if (!made) return Failure(made.error());
+    described = std::move(*made);
+    rows = described;
+  }
+  const auto shape = make_room([&] { return shapes_.take(rows, static_cast<std::uint32_t>(function.size)); });
+  if (shape) known = {description, function.rows.size(), function.size, update_, *shape};
   return shape;
 }
 
@@ -357,10 +380,10 @@ Expected<void> CodeManager::Table::remove(std::span<const std::uint64_t> address
 }
 
 // Their begins and sizes, and their order.
-Expected<void> CodeManager::Table::check(std::span<const ManagedFunction> functions) {
+Expected<void> CodeManager::Table::check(std::span<const GeneratedFunction> functions) {
   added_.clear();
   order_.clear();
-  for (const ManagedFunction& function : functions) {
+  for (const GeneratedFunction& function : functions) {
     if (function.size == 0 || function.size > WL_CODE_MAX_SIZE || function.address < header().begin ||
         function.address >= header().end || function.size > header().end - function.address)
       return fail(ErrorCode::kOutOfRange, "function is empty, of 2 GiB or more, or not within its manager's code",
@@ -389,7 +412,7 @@ Expected<void> CodeManager::Table::check(std::span<const ManagedFunction> functi
 }
 
 // Their rows and names. Those that are done stay, if it fails.
-Expected<void> CodeManager::Table::fill(std::span<const ManagedFunction> functions) {
+Expected<void> CodeManager::Table::fill(std::span<const GeneratedFunction> functions) {
   known_.resize(std::max(known_.size(), std::bit_ceil(std::min(functions.size(), kMostKnown))));
   for (std::size_t i = 0; i < functions.size(); ++i) {
     const auto failed = [&](Error error) {
@@ -425,7 +448,7 @@ Expected<void> CodeManager::Table::take_rooms() {
 }
 
 // Nothing is seen of them before there is room for all.
-Expected<void> CodeManager::Table::add(std::span<const ManagedFunction> functions) {
+Expected<void> CodeManager::Table::add(std::span<const GeneratedFunction> functions) {
   if (const auto done = check(functions); !done) return done;
   auto done = fill(functions);
   if (done) done = take_rooms();
@@ -452,7 +475,7 @@ Expected<void> CodeManager::Table::add(std::span<const ManagedFunction> function
 }
 
 Expected<void> CodeManager::Table::update(std::span<const std::uint64_t> removed,
-                                          std::span<const ManagedFunction> added) {
+                                          std::span<const GeneratedFunction> added) {
   // Before the lock, which another thread may have held when this process was forked.
   if (::getpid() != owner_)
     return fail(ErrorCode::kUnsupported, "code manager is the parent process's; a forked child makes its own", 0);
@@ -480,7 +503,7 @@ CodeManager::CodeManager(CodeManager&&) noexcept = default;
 CodeManager& CodeManager::operator=(CodeManager&&) noexcept = default;
 CodeManager::~CodeManager() = default;
 
-Expected<void> CodeManager::update(std::span<const std::uint64_t> removed, std::span<const ManagedFunction> added) {
+Expected<void> CodeManager::update(std::span<const std::uint64_t> removed, std::span<const GeneratedFunction> added) {
   return table_->update(removed, added);
 }
 std::size_t CodeManager::functions() const { return table_->functions(); }

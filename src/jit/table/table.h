@@ -30,7 +30,7 @@ class CodeManager::Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  Expected<void> update(std::span<const std::uint64_t> removed, std::span<const ManagedFunction> added);
+  Expected<void> update(std::span<const std::uint64_t> removed, std::span<const GeneratedFunction> added);
   [[nodiscard]] std::size_t functions() const { return __atomic_load_n(&header().functions, __ATOMIC_RELAXED); }
   [[nodiscard]] const CodeManagerReader& reader() const { return reader_; }
   [[nodiscard]] int fd() const { return file_.get(); }
@@ -65,12 +65,12 @@ class CodeManager::Table {
 
   // ---- changes ----
   Expected<void> remove(std::span<const std::uint64_t> addresses);
-  Expected<void> add(std::span<const ManagedFunction> functions);
-  Expected<void> check(std::span<const ManagedFunction> functions);
-  Expected<void> fill(std::span<const ManagedFunction> functions);
+  Expected<void> add(std::span<const GeneratedFunction> functions);
+  Expected<void> check(std::span<const GeneratedFunction> functions);
+  Expected<void> fill(std::span<const GeneratedFunction> functions);
   Expected<void> take_rooms();
   Expected<std::uint32_t> add_name(std::string_view name);
-  Expected<std::uint32_t> shape_of(const ManagedFunction& function);
+  Expected<std::uint32_t> shape_of(const GeneratedFunction& function);
   template <typename Take>
   auto make_room(Take&& take);
   void take_out(std::uint32_t number, std::uint64_t time);
@@ -106,7 +106,7 @@ class CodeManager::Table {
   std::vector<Entry> run_;
   // Shapes of rows given in the same update: of many functions with the same rows only the first one's are looked at.
   struct Known {
-    const FrameRow* rows = nullptr;
+    const void* description = nullptr;
     std::size_t count = 0;
     std::uint64_t size = 0;  // of the function
     std::uint64_t update = 0;

@@ -154,7 +154,7 @@ TEST(ManagedLookup, IsTheReadersWhereAllBlocksAreCrowded) {
       CodeManager::create(kBegin, kBegin + 4096, {.functions = 4096, .shape_bytes = 1 << 16, .name_bytes = 64});
   ASSERT_TRUE(manager);
   const std::vector<FrameRow> rows = {test::managed_row(0, 1, 8)};
-  std::vector<ManagedFunction> functions;
+  std::vector<GeneratedFunction> functions;
   for (std::uint32_t i = 0; i < 4096; ++i) functions.push_back({kBegin + i, 1, {}, i, rows});
   ASSERT_TRUE(manager->add(functions));
   Reader reader(table_of(*manager));
@@ -296,7 +296,7 @@ TEST_F(ManagedGarbage, IsShorterThanItsHeader) {
 using Functions = std::vector<std::uint32_t>;  // one in each slot of 64 bytes, by its number; 0: none
 constexpr std::uint32_t kSlots = 32, kSlot = 64;
 
-ManagedFunction function_of(std::uint32_t slot, std::uint32_t number, std::vector<FrameRow>& rows) {
+GeneratedFunction function_of(std::uint32_t slot, std::uint32_t number, std::vector<FrameRow>& rows) {
   const std::uint32_t size = 8 + number % 50;
   rows = test::managed_rows(size, static_cast<std::int32_t>(64 + 16 * number));
   return {kBegin + slot * kSlot + number % 5, size, {}, number, rows};
@@ -304,7 +304,7 @@ ManagedFunction function_of(std::uint32_t slot, std::uint32_t number, std::vecto
 
 void update(CodeManager& manager, const Functions& from, const Functions& to) {
   std::vector<std::uint64_t> gone;
-  std::vector<ManagedFunction> come;
+  std::vector<GeneratedFunction> come;
   std::vector<FrameRow> rows[kSlots], none;
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     if (from[slot] == to[slot]) continue;

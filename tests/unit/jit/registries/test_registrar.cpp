@@ -109,13 +109,13 @@ TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
   std::vector<FrameRow> rows(good.rows.begin(), good.rows.end());
   rows[1].begin += 1;
   expect(changed([&](GeneratedFunction& f) { f.rows = rows; }), "rows that do not adjoin");
-  Prologue prologue{.architecture = kOwnArchitecture, .code_size = good.size - 1};
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = static_cast<std::uint32_t>(good.size - 1)};
   const auto described = [&](GeneratedFunction& f) {
     f.rows = {};
     f.prologue = &prologue;
   };
   expect(changed(described), "code is not of the size the prologue says");
-  prologue.code_size = good.size;
+  prologue.code_size = static_cast<std::uint32_t>(good.size);
   prologue.ops = {{8, prologue::Allocate{16}}, {4, prologue::Allocate{16}}};
   EXPECT_EQ(changed(described).code, ErrorCode::kOutOfRange) << "op is out of order";
   prologue.ops.clear();
@@ -313,6 +313,46 @@ TEST(WindlassRegistry, WalksSeeWhereCodeHasMovedTo) {
   ASSERT_TRUE(other_code) << "the place is free";
   EXPECT_TRUE(retire_own_code(*other_code));
 }
+
+// ---- a code manager
+// --------------------------------------------------------------------------------------------------
+
+TEST(CodeManagerRegistry, WalksSeeABatchAtOnceAndItsTableHasIt) {
+  const JitChain chain;
+  if (chain.room() == nullptr) GTEST_SKIP() << "SKIPPED: no memory that is writable and executable";
+  const auto begin = reinterpret_cast<std::uint64_t>(chain.room());
+  const auto walk = [&] {
+    std::vector<std::uint64_t> pcs(100);
+    chain.through(
+        JitChain::kStubs,
+        [](void* to) {
+          auto& found = *static_cast<std::vector<std::uint64_t>*>(to);
+          found.resize(backtrace(found.data(), found.size()));
+        },
+        &pcs);
+    return met(chain, pcs);
+  };
+  const auto registrar =
+      open_registrar(Registry::kCodeManager, {.heap_begin = begin, .heap_end = begin + JitChain::kCode});
+  ASSERT_TRUE(registrar) << registrar.error().text();
+  const auto id = (*registrar)->add(functions_of(chain));
+  ASSERT_TRUE(id) << id.error().text();
+  EXPECT_EQ(walk(), kAll);
+  // The one description serves a registrar of another kind, too.
+  const auto frames = open(Registry::kFrameInfo);
+  const auto other = frames->add(functions_of(chain));
+  EXPECT_TRUE(other) << other.error().text();
+
+  GeneratedFunction outside = function_of(chain.stubs()[0]);
+  outside.address = begin + JitChain::kCode;
+  const auto refused = (*registrar)->add(Functions{outside});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfRange) << refused.error().text();
+  ASSERT_TRUE((*registrar)->remove(*id));
+  EXPECT_TRUE((*registrar)->add(functions_of(chain))) << "the place is free";
+}
+
+TEST(CodeManagerRegistry, AHeapOfNothingIsRefused) { EXPECT_FALSE(open_registrar(Registry::kCodeManager)); }
 
 // ---- libgcc or LLVM -------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ Functions changed(const Functions& before, std::mt19937& random) {
 
 void update(CodeManager& manager, const Functions& from, const Functions& to) {
   std::vector<std::uint64_t> gone;
-  std::vector<ManagedFunction> come;
+  std::vector<GeneratedFunction> come;
   std::vector<std::string> names(kCode);
   std::vector<std::vector<FrameRow>> rows(kCode);
   const auto has = [](const Functions& functions, const auto& entry) {

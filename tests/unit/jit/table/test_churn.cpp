@@ -84,7 +84,7 @@ struct Made {
   std::uint32_t number = 0;
   std::string name;
   std::vector<FrameRow> rows;
-  ManagedFunction function;
+  GeneratedFunction function;
 };
 
 Made make(std::uint32_t slot, std::uint32_t number) {
@@ -99,7 +99,7 @@ void churn(CodeManager& manager, std::uint32_t writer, std::atomic<int>& writing
   for (int round = 0; round < kRounds; ++round) {
     const std::uint32_t slot = writer * (kSlots / 4) + random() % (kSlots / 4);
     std::vector<std::uint64_t> gone;
-    std::vector<ManagedFunction> come;
+    std::vector<GeneratedFunction> come;
     Made made;
     if (there[slot] != 0) gone.push_back(there[slot]);
     there[slot] = 0;

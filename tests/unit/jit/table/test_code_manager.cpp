@@ -47,6 +47,35 @@ void expect_error(const Result& result, ErrorCode code, std::uint64_t where, con
   EXPECT_NE(std::string(result.error().what).find(part), std::string::npos) << result.error().what;
 }
 
+TEST(CodeManager, APrologueIsItsRows) {
+  CodeManager manager = make(1 << 20);
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = 64, .ops = {{4, prologue::Allocate{32}}}};
+  prologue.epilogues = {mirrored(prologue, 40)};
+  const auto rows = prologue::rows_of(prologue);
+  ASSERT_TRUE(rows) << rows.error().text();
+  const GeneratedFunction function{.address = kBegin, .size = 64, .name = "f", .prologue = &prologue};
+  GeneratedFunction next = function;
+  next.address += 64;
+  ASSERT_TRUE(manager.add(std::vector{function, next}));
+  for (const GeneratedFunction& at : {function, next})
+    for (const FrameRow& row : *rows) {
+      FrameRow found;
+      ASSERT_TRUE(manager.reader().row_at(at.address + row.begin, found));
+      EXPECT_EQ(found.begin, at.address + row.begin);
+      EXPECT_EQ(found.end, at.address + row.end);
+      EXPECT_EQ(found.cfa, row.cfa);
+    }
+
+  GeneratedFunction wrong = function;
+  wrong.address += 128;
+  wrong.size = 65;
+  expect_error(manager.add(std::vector{wrong}), ErrorCode::kMalformed, wrong.address, "size the prologue says");
+  wrong.size = 64;
+  wrong.rows = *rows;
+  expect_error(manager.add(std::vector{wrong}), ErrorCode::kMalformed, wrong.address, "by a prologue or by rows");
+  EXPECT_EQ(manager.functions(), 2U);
+}
+
 TEST(CodeManager, FindsWhatWasAdded) {
   CodeManager manager = make(1 << 20);
   const auto rows = managed_rows(100, 64);
@@ -119,7 +148,7 @@ TEST(CodeManager, IsAMapOfFunctionsOfSeveralBlocks) { compare_with_map(3, 2000);
 
 TEST(CodeManager, HasAFunctionABytes) {
   CodeManager manager = make(1024);
-  std::vector<ManagedFunction> functions;
+  std::vector<GeneratedFunction> functions;
   for (std::uint32_t i = 0; i < 1024; ++i) functions.push_back({kBegin + i, 1, {}, i, {}});
   ASSERT_TRUE(manager.add(functions));
   for (std::uint32_t i = 0; i < 1024; ++i) EXPECT_EQ(manager.reader().find(kBegin + i)->user, i);
@@ -324,7 +353,7 @@ TEST(CodeManager, TakesBackWhatItCouldNotAddAllOf) {
   CodeManager manager = make(1 << 20, {.functions = 100, .shape_bytes = 1000, .name_bytes = 2000});
   const auto rows = managed_rows(64, 80);
   for (int round = 0; round < 50; ++round) {
-    std::vector<ManagedFunction> functions;
+    std::vector<GeneratedFunction> functions;
     for (std::uint32_t i = 0; i < 101; ++i) functions.push_back({kBegin + i * 64, 64, "a name", i, rows});
     expect_error(manager.add(functions), ErrorCode::kLimit, kBegin + 100 * 64, "no room for more functions");
     EXPECT_EQ(manager.functions(), 0u);
@@ -336,7 +365,7 @@ TEST(CodeManager, TakesBackWhatItCouldNotAddAllOf) {
     ASSERT_TRUE(manager.add(functions));
     EXPECT_EQ(manager.functions(), 99u);
     std::vector<std::uint64_t> all;
-    for (const ManagedFunction& function : functions) all.push_back(function.address);
+    for (const GeneratedFunction& function : functions) all.push_back(function.address);
     ASSERT_TRUE(manager.remove(all));
   }
 }
@@ -365,7 +394,7 @@ TEST(CodeManager, MovesFunctions) {
   const auto rows = managed_rows(64, 80);
   ASSERT_TRUE(manager.add({{kBegin, 64, "f", 1, rows}}));
   const std::uint64_t from[] = {kBegin};
-  const ManagedFunction to[] = {{kBegin + 32, 64, "f", 1, rows}};
+  const GeneratedFunction to[] = {{kBegin + 32, 64, "f", 1, rows}};
   ASSERT_TRUE(manager.update(from, to));  // over where it was
   EXPECT_FALSE(manager.reader().find(kBegin + 31));
   EXPECT_EQ(manager.reader().find(kBegin + 95)->begin, kBegin + 32);

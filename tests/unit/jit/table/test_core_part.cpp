@@ -84,7 +84,7 @@ TEST(CodeManagerInCoreFiles, IsWhatIsUsed) {
   constexpr std::uint64_t kRoom = 5 * (manager::CorePart::kStep + 2 * 65536);
   std::uint64_t functions = 0, names = 0;
   for (const std::uint64_t more : {0u, 1u, 1000u, 20'000u, 60'000u}) {
-    std::vector<ManagedFunction> added;
+    std::vector<GeneratedFunction> added;
     std::vector<std::string> texts(more);
     std::vector<std::vector<FrameRow>> rows;
     for (std::int32_t kind = 0; kind < 500; ++kind) rows.push_back(test::managed_rows(64, 64 + 16 * kind));
