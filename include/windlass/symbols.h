@@ -13,6 +13,8 @@
 //
 //   for (const Frame& frame : StackWalker(target.space, registers)) print(symbols.name(frame));
 //
+// Walked and named in one call, with the functions that interpreters run: stack.h.
+//
 // Sources of names:
 // - ELF: .symtab, .dynsym, MiniDebugInfo, linkage stubs ("memcpy@plt"), and DWARF 2 to 5.
 // - PE images: COFF symbols and exports, without lines.

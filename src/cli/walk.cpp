@@ -19,9 +19,9 @@
 #include "cli/parsing.h"
 #include "cli/say.h"
 #include "cli/silent.h"
-#include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
 #include "os/readers.h"
+#include "walk/target/thread_stacks.h"
 #include "windlass/symbols.h"
 #include "windlass/target.h"
 
@@ -94,10 +94,10 @@ class Walks {
  private:
   // Of the stopped target, which is let go. The number of the error of writing, or 0.
   int walk() {
-    const ThreadStacks walked = walk_all(target_, options_.max_frames);
+    const walk::ThreadStacks walked = walk::walk_all(target_, options_.max_frames);
     if (!symbols_) {
       SymbolizerOptions how;
-      how.lines = options_.output.lines || options_.output.inlines;
+      how.lines = options_.output.text.lines || options_.output.text.inlines;
       how.debug_directory = options_.debug_directory;
       symbols_.emplace(Symbolizer::of_target(target_, how));
     }
@@ -163,10 +163,10 @@ void register_walk(CLI::App& app, int& status) {
       ->check(number_between(1, kMostNumber))
       ->type_name("N");
   add_duration(*command, "--interval", options->interval, "between two walks, as 2, 2s, 500ms or 1m [100ms]");
-  command->add_flag("-l,--lines", options->output.lines, "file and line of each frame");
-  command->add_flag("-i,--inlines", options->output.inlines,
+  command->add_flag("-l,--lines", options->output.text.lines, "file and line of each frame");
+  command->add_flag("-i,--inlines", options->output.text.inlines,
                     "inlined functions too, as the debug information has them");
-  command->add_flag("-v,--verbose", options->output.verbose, "who unwound each frame; twice: and its registers");
+  command->add_flag("-v,--verbose", options->output.text.verbose, "who unwound each frame; twice: and its registers");
   command->add_flag("--json", options->output.json, "one JSON object a thread and line");
   command->callback([options, &status] {
     if (!options->debug_directory.empty())

@@ -9,6 +9,9 @@
 namespace windlass::cli {
 namespace {
 
+using walk::FrameEntry;
+using walk::ThreadStack;
+
 class WalkPrinter {
  public:
   WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, const WalkTurn& turn,
@@ -43,17 +46,17 @@ class WalkPrinter {
     out_.text(shown_format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
                            thread.faulted ? " (crashed)" : ""));
     if (thread.kernel_only) out_.text("    [runs in the kernel alone: no user stack]\n");
-    std::size_t number = 0;
-    for (const FrameEntry& frame : walked.frames) text(frame, number);
-    if (walked.end != WalkEnd::kComplete)
-      out_.text(shown_format("    [{}: {}]\n", end_name(walked.end), walked.error.text()));
+    symbols::StackText lines(options_.text, out_);
+    for (const FrameEntry& frame : walked.frames)
+      lines.frame({frame.registers, frame.origin, frame.certainty, frame.signal_frame, names_[frame.address]});
+    lines.end(walked.end, walked.error);
   }
 
  private:
   void json(const FrameEntry& frame) {
     const NamedAddress& at = names_[frame.address];
-    const SourceFrame own = own_of(at);
-    const std::uint64_t offset = offset_in_module(frame, at);
+    const SourceFrame own = symbols::own_function(at);
+    const std::uint64_t offset = symbols::offset_in_module(frame.registers.pc(), at);
     json_.begin_object();
     json_.member("pc", frame.registers.pc().value());
     json_.member("sp", frame.registers.sp());
@@ -63,27 +66,17 @@ class WalkPrinter {
     if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
     if (!own.file.empty()) json_source(own);
     json_calls("interpreted", at, [](const SourceFrame& it) { return it.interpreted; });
-    if (options_.inlines)
+    if (options_.text.inlines)
       json_calls("inlined", at, [](const SourceFrame& it) { return it.inlined && !it.interpreted; });
     json_.member("origin", origin_name(frame.origin));
     json_.member("certainty", certainty_name(frame.certainty));
     if (frame.signal_frame) json_.member("signal", true);
-    if (options_.verbose >= 2) json_registers(frame);
+    if (options_.text.verbose >= 2) json_registers(frame);
     json_.end_object();
   }
 
-  // The function whose code it is; without a name: not known.
-  static SourceFrame own_of(const NamedAddress& at) {
-    return at.frames.empty() || at.frames.back().inlined ? SourceFrame() : at.frames.back();
-  }
-
-  // What an interpreter runs is known by its file and line, or not at all. WebAssembly has no lines.
-  [[nodiscard]] bool shows_source(const SourceFrame& at) const {
-    return (options_.lines || at.interpreted) && !at.file.empty();
-  }
-
   void json_source(const SourceFrame& at) {
-    if (!options_.lines && !at.interpreted) return;
+    if (!options_.text.lines && !at.interpreted) return;
     json_.member("file", at.file);
     if (at.line != 0) json_.member("line", at.line);
   }
@@ -112,63 +105,6 @@ class WalkPrinter {
     json_.end_object();
   }
 
-  void text(const FrameEntry& frame, std::size_t& number) {
-    const NamedAddress& at = names_[frame.address];
-    const std::uint64_t pc = frame.registers.pc().value();
-    for (const SourceFrame& call : at.frames) {
-      if (!call.inlined || !(options_.inlines || call.interpreted)) continue;
-      const char* what = call.interpreted ? "interpreted" : "inlined";
-      out_.text(shown_format("#{:<3} {:#018x} {} ({})", number++, pc, call.function, what));
-      source(call);
-      out_.character('\n');
-    }
-    out_.text(shown_format("#{:<3} {:#018x} ", number++, pc));
-    place(frame, at);
-    if (frame.signal_frame) out_.text(" (interrupted)");
-    if (frame.certainty >= FrameCertainty::kChained) out_.text(fmt::format(" ({})", certainty_name(frame.certainty)));
-    source(own_of(at));
-    if (options_.verbose >= 1) {
-      if (!own_of(at).function.empty()) out_.text(shown_format(" in {}", at.module));
-      out_.text(shown_format(" [{}, {}]", origin_name(frame.origin), certainty_name(frame.certainty)));
-    }
-    out_.character('\n');
-    if (options_.verbose >= 2) registers(frame);
-  }
-
-  void place(const FrameEntry& frame, const NamedAddress& at) {
-    if (const SourceFrame own = own_of(at); !own.function.empty()) {
-      out_.text(shown(own.function));
-      if (at.function_begin != 0) out_.text(shown_format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
-    } else if (!at.module.empty()) {
-      out_.text(shown_format("{}+{:#x}", at.module, offset_in_module(frame, at)));
-    } else {
-      out_.text("???");
-    }
-  }
-
-  void source(const SourceFrame& at) {
-    if (shows_source(at)) out_.text(shown_format(" at {}", at.file));
-    if (shows_source(at) && at.line != 0) out_.text(shown_format(":{}", at.line));
-  }
-
-  void registers(const FrameEntry& frame) {
-    int column = 0;
-    frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
-      out_.text(shown_format("{}{:>6}={:#018x}", column == 0 ? "    " : "",
-                             register_text(frame.registers.architecture(), number), value));
-      if (++column == 4) {
-        out_.character('\n');
-        column = 0;
-      }
-    });
-    if (column != 0) out_.character('\n');
-  }
-
-  // Of the pc as it is, as the module numbers it; what is named may be the call before it.
-  static std::uint64_t offset_in_module(const FrameEntry& frame, const NamedAddress& at) {
-    return at.offset + (frame.registers.pc().value() - at.lookup);
-  }
-
   std::span<const NamedAddress> names_;
   const WalkOutputOptions& options_;
   const WalkTurn& turn_;
@@ -178,7 +114,7 @@ class WalkPrinter {
 
 }  // namespace
 
-void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
+void print_walk(const Target& target, const walk::ThreadStacks& walked, std::span<const NamedAddress> names,
                 const WalkOutputOptions& options, const WalkTurn& turn, TextWriter& out) {
   WalkPrinter printer(names, options, turn, out);
   if (!options.json && target.process != 0) out.text(shown_format("PID {} {}\n", target.process, target.command));

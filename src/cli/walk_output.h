@@ -4,15 +4,14 @@
 #include <span>
 
 #include "base/text_writer.h"
-#include "cli/thread_stacks.h"
+#include "symbols/stack_text.h"
+#include "walk/target/thread_stacks.h"
 
 namespace windlass::cli {
 
 struct WalkOutputOptions {
   bool json = false;
-  int verbose = 0;  // 1: who unwound each frame, modules; 2: and its registers
-  bool lines = false;
-  bool inlines = false;
+  symbols::StackTextOptions text;  // of the JSON, too
   std::size_t repeat = 1;
 };
 
@@ -23,7 +22,7 @@ struct WalkTurn {
 };
 
 // `names`: of walked.addresses.
-void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
+void print_walk(const Target& target, const walk::ThreadStacks& walked, std::span<const NamedAddress> names,
                 const WalkOutputOptions& options, const WalkTurn& turn, TextWriter& out);
 
 }  // namespace windlass::cli

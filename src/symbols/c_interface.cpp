@@ -7,6 +7,7 @@
 
 #include "capi/shells.h"
 #include "capi/structs.h"
+#include "symbols/named_for_c.h"
 #include "windlass/backtrace.h"
 #include "windlass/c/symbols.h"
 #include "windlass/symbols.h"
@@ -99,31 +100,6 @@ class NoMemory final : public Memory {
   [[nodiscard]] bool read(std::uint64_t, void*, std::size_t) const override { return false; }
 };
 
-// The C structs of one address; they point into each other and to strings of the Symbolizer.
-class NamedForC {
- public:
-  const windlass_named_address& fill(const NamedAddress& from) {
-    frames_.clear();
-    pointers_.clear();
-    // NOLINTBEGIN(bugprone-suspicious-stringview-data-usage): the Symbolizer's names end with a zero
-    for (const SourceFrame& frame : from.frames)
-      frames_.push_back({sizeof(windlass_source_frame), frame.function.data(), frame.linkage_name.data(),
-                         frame.file.empty() ? nullptr : frame.file.data(), frame.line,
-                         frame.inlined ? WINDLASS_FRAME_INLINED : 0});
-    // NOLINTEND(bugprone-suspicious-stringview-data-usage)
-    for (const windlass_source_frame& frame : frames_) pointers_.push_back(&frame);
-    named_ = {sizeof named_,   from.lookup,         from.module.empty() ? nullptr : from.module.data(),
-              from.offset,     from.function_begin, pointers_.data(),
-              pointers_.size()};
-    return named_;
-  }
-
- private:
-  std::vector<windlass_source_frame> frames_;
-  std::vector<const windlass_source_frame*> pointers_;
-  windlass_named_address named_{};
-};
-
 // pc_at(i) -> CodeAddress
 template <typename PcAt>
 windlass_status name(const windlass_symbols* symbols, std::size_t count, windlass_symbols_callback callback, void* user,
@@ -133,7 +109,7 @@ windlass_status name(const windlass_symbols* symbols, std::size_t count, windlas
     pcs.reserve(count);
     for (std::size_t i = 0; i < count; ++i) pcs.push_back(pc_at(i));
     const std::vector<NamedAddress> names = symbols->symbolizer->name(pcs);
-    NamedForC for_c;
+    windlass::symbols::NamedForC for_c;
     for (std::size_t i = 0; i < count; ++i)
       if (callback(&for_c.fill(names[i]), i, user) != 0) break;
   } catch (const std::exception&) {

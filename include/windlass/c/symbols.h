@@ -66,7 +66,8 @@ WINDLASS_API windlass_status windlass_symbols_add_module(windlass_symbols* symbo
 /* Closes a handle, and frees all that it read, also the strings. [setup] */
 WINDLASS_API windlass_status windlass_symbols_close(windlass_symbols* symbols);
 
-#define WINDLASS_FRAME_INLINED 1u /* The code is part of the next frame's function. */
+#define WINDLASS_FRAME_INLINED 1u     /* The code is part of the next frame's function. */
+#define WINDLASS_FRAME_INTERPRETED 2u /* An interpreter's evaluator runs this function: windlass/c/stack.h only. */
 
 /* A function, and a place in its source. */
 typedef struct windlass_source_frame {
@@ -75,7 +76,7 @@ typedef struct windlass_source_frame {
   const char* linkage_name; /* As in the symbol table. */
   const char* file;         /* NULL: not known. */
   uint32_t line;            /* From 1; 0: not known. */
-  uint32_t flags;           /* WINDLASS_FRAME_INLINED. */
+  uint32_t flags;           /* WINDLASS_FRAME_INLINED, WINDLASS_FRAME_INTERPRETED. */
 } windlass_source_frame;
 
 /* The names of an address. */

@@ -10,6 +10,7 @@
 
 #include "live_process.h"
 #include "nm.h"
+#include "windlass/c/stack.h"
 #include "windlass/c/symbols.h"
 
 namespace {
@@ -150,6 +151,52 @@ TEST(SymbolsFromC, MisuseAndErrors) {
   EXPECT_EQ(windlass_symbols_close(symbols), WINDLASS_INVALID);
   EXPECT_EQ(windlass_symbols_name(symbols, &address, 1, 0, hear, nullptr, nullptr), WINDLASS_INVALID);
   EXPECT_EQ(windlass_symbols_close(nullptr), WINDLASS_INVALID);
+}
+
+// ---- stacks --------------------------------------------------------------------------------------------------------
+
+struct HeardStacks {
+  std::vector<std::string> first, text;  // the function of the first frame; all of it
+  std::vector<std::uint32_t> ends;
+};
+
+int hear_stack(const windlass_named_stack* stack, void* user) {
+  auto& heard = *static_cast<HeardStacks*>(user);
+  const windlass_named_address* names = stack->frame_count != 0 ? stack->frames[0]->names : nullptr;
+  heard.first.emplace_back(
+      names == nullptr || names->frame_count == 0 ? "" : names->frames[names->frame_count - 1]->function);
+  heard.text.emplace_back(stack->text);
+  heard.ends.push_back(stack->end);
+  return 0;
+}
+
+TEST(StacksFromC, TheOwnBeginsWithTheCaller) {
+  HeardStacks heard;
+  ASSERT_EQ(windlass_own_named_stack(hear_stack, &heard), WINDLASS_OK);
+  ASSERT_EQ(heard.first.size(), 1U);
+  EXPECT_NE(heard.first[0].find("TheOwnBeginsWithTheCaller"), std::string::npos) << heard.text[0];
+  EXPECT_NE(heard.text[0].find(" main+0x"), std::string::npos) << heard.text[0];
+  EXPECT_EQ(heard.ends[0], static_cast<std::uint32_t>(WINDLASS_END_COMPLETE));
+  EXPECT_EQ(windlass_own_named_stack(nullptr, nullptr), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_print_stack(-1), WINDLASS_SYSTEM);
+}
+
+TEST(StacksFromC, OfAProcess) {
+  const windlass::test::LiveProcess process(WINDLASS_LIVE);
+  ASSERT_TRUE(process.started());
+  const std::string pid = std::to_string(process.id());
+  HeardStacks heard;
+  ASSERT_EQ(windlass_named_stacks(pid.c_str(), hear_stack, &heard, nullptr), WINDLASS_OK);
+  ASSERT_FALSE(heard.text.empty());
+  EXPECT_NE(heard.text[0].find(" main+0x"), std::string::npos) << heard.text[0];
+
+  windlass_error error{};
+  error.size = sizeof error;
+  EXPECT_EQ(windlass_named_stacks("999999999", hear_stack, &heard, &error), WINDLASS_SYSTEM);
+  EXPECT_EQ(error.detail, static_cast<std::uint64_t>(ESRCH));
+  EXPECT_EQ(windlass_named_stacks(nullptr, hear_stack, &heard, &error), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_named_stacks(pid.c_str(), nullptr, nullptr, &error), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_print_stacks(pid.c_str(), -1, &error), WINDLASS_SYSTEM);
 }
 
 }  // namespace

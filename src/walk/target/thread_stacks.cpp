@@ -1,9 +1,11 @@
-#include "cli/thread_stacks.h"
+#include "walk/target/thread_stacks.h"
 
 #include <map>
 #include <utility>
 
-namespace windlass::cli {
+#include "windlass/backtrace.h"
+
+namespace windlass::walk {
 namespace {
 
 class Collector {
@@ -64,4 +66,11 @@ ThreadStacks walk_all(const Target& target, std::size_t max_frames) {
   return walked;
 }
 
-}  // namespace windlass::cli
+// The frame whose stack pointer is the CFA of the function that was asked.
+Registers caller_of(const void* cfa) {
+  StackWalker walker(own_process(), capture_registers());
+  while (walker.frame().sp() < reinterpret_cast<std::uint64_t>(cfa) && walker.step()) continue;
+  return walker.frame().registers;
+}
+
+}  // namespace windlass::walk

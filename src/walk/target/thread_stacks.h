@@ -1,14 +1,13 @@
-// The stacks of a process as `walk` collects them, and the names of their frames.
+// The stacks of a target, with each address that is to be named once.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "windlass/symbols.h"
 #include "windlass/target.h"
 
-namespace windlass::cli {
+namespace windlass::walk {
 
 struct FrameEntry {
   Registers registers;
@@ -34,4 +33,7 @@ struct ThreadStacks {
 // Walks every thread, innermost frame first, at most `max_frames` each.
 ThreadStacks walk_all(const Target& target, std::size_t max_frames);
 
-}  // namespace windlass::cli
+// This thread's registers in the caller of the function on the stack whose CFA is given.
+[[nodiscard]] Registers caller_of(const void* cfa);
+
+}  // namespace windlass::walk
