@@ -6,7 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -179,8 +181,56 @@ TEST(Examples, ResampledProcess) {
 TEST(Examples, NamedStack) {
   const Outcome outcome = example("named_stack_cpp");
   EXPECT_EQ(outcome.status, 0);
-  for (const char* frame : {"inlined (inlined) at ", "named_stack.cpp:9\n", "outer at ", "main at ", "_start"})
+  EXPECT_TRUE(outcome.text.starts_with("#0   0x")) << outcome.text;
+  for (const char* frame : {" inlined (inlined) at ", "named_stack.cpp:4\n", " outer+0x", " main+0x", " _start+0x"})
     EXPECT_TRUE(outcome.says(frame)) << frame << " is not in\n" << outcome.text;
+  const Outcome in_c = example("named_stack");
+  EXPECT_EQ(in_c.status, 0);
+  const std::size_t first = in_c.text.find(" main+0x");
+  EXPECT_LT(first, in_c.text.find('\n')) << in_c.text;
+}
+
+TEST(Examples, WalkProcess) {
+  const Sleeper sleeper;
+  for (const char* name : {"walk_process_cpp ", "walk_process "}) {
+    const Outcome outcome = example(name + sleeper.id());
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    for (const std::string& text :
+         {sleeper.id() + " sleep\n", std::string("clock_nanosleep"), std::string("/sleep+0x")})
+      EXPECT_TRUE(outcome.says(text)) << name << ": " << text << " is not in\n" << outcome.text;
+    EXPECT_EQ(example(name + std::string("999999999")).status, 1);
+  }
+}
+
+#ifdef WINDLASS_JIT_FUNCTION
+TEST(Examples, JitFunction) {
+  const Outcome outcome = example("jit_function_cpp");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  const std::size_t generated = outcome.text.find(" generated+0x");
+  EXPECT_NE(generated, std::string::npos) << outcome.text;
+  EXPECT_LT(generated, outcome.text.find(" main+0x")) << outcome.text;
+  EXPECT_TRUE(outcome.says(" _start+0x")) << outcome.text;
+}
+#endif
+
+// What is no comment and not empty.
+std::size_t lines_of_code(const std::string& name) {
+  std::ifstream file(WINDLASS_EXAMPLES_SOURCES "/" + name);
+  std::size_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find_first_not_of(' ');
+    count += first != std::string::npos && line.compare(first, 2, "//") != 0 ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Examples, TheCommonestTasksAreShort) {
+  const std::pair<const char*, std::size_t> bounds[] = {
+      {"named_stack.cpp", 8}, {"walk_process.cpp", 12}, {"jit_function.cpp", 20}};
+  for (const auto& [name, most] : bounds) {
+    EXPECT_GT(lines_of_code(name), 0U) << name;
+    EXPECT_LE(lines_of_code(name), most) << name;
+  }
 }
 
 TEST(Examples, NameAddresses) {
