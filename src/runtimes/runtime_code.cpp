@@ -163,6 +163,10 @@ class RuntimeCode::Source final : public sources::UnwindSource {
 
   std::optional<Architecture> architecture() const override { return code_->runtime_->architecture(); }
   bool is_exact() const override { return code_->runtime_->is_exact(); }
+  bool may_be_outermost(std::uint64_t address) const override {
+    const auto method = find(address);
+    return !method || (*method)->may_be_outermost(address);
+  }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto method = find(address);
     return method ? (*method)->row_at(address, to) : Failure(method.error());

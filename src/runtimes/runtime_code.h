@@ -32,6 +32,9 @@ class Method {
   // As sources::UnwindSource has them.
   [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
   virtual void for_each_row(sources::RowSink row, sources::ErrorSink report) const = 0;
+  // The runtime's list of its outermost frames: may code of a file, C++ for example, be the caller of the frame at an
+  // address? As frames are looked up. A stack that leaves the runtime's code by another frame has skipped some.
+  [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) const { return true; }
   // That it takes here.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };

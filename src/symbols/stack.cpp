@@ -32,10 +32,9 @@ Target own_target(const Registers& from) {
   thread.registers = from;
   if (from.architecture() == Architecture::kX86_64 && !from.has(x86_64::kFsBase))
     thread.registers.set(x86_64::kFsBase, walk::thread_pointer());
-  manager::PublishedCodes interpreters;
   std::shared_ptr<const Memory> memory = std::make_shared<walk::OwnMemory>();
-  runtimes::add_interpreters(interpreters, os::parse_proc_maps(os::read_proc_file("/proc/self/maps")),
-                             [&] { return memory; }, {});
+  const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/self/maps"));
+  const manager::Interpreters interpreters = runtimes::find_interpreters(maps, [&] { return memory; }, {});
   walk::Inside::interpreted(own) = walk::Interpreted::of(interpreters, nullptr);
   return own;
 }

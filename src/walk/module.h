@@ -83,6 +83,9 @@ class Module {
   [[nodiscard]] ByteView image_in_memory() const { return {owned_.data(), owned_.size()}; }
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
   [[nodiscard]] bool is_exact() const { return source().is_exact(); }
+  [[nodiscard]] bool may_be_outermost(std::uint64_t address) const {
+    return source().may_be_outermost(address - bias_);
+  }
   // Is it code that a thread of this architecture can have called?
   [[nodiscard]] bool runs_on(Architecture architecture) const {
     (void)source();

@@ -46,6 +46,15 @@ std::span<const Unwinder> unwinders_of(const Module* module) {
   return kOfElf;
 }
 
+// A runtime's code is left by the frames that the runtime lists. Where another one leads to code of a file, frames have
+// been skipped: what follows is a guess.
+void judge_exit(const StepContext& context, Step& step) {
+  if (!context.in_generated_code() || !context.module->is_exact() || !step.status.ok() || step.signal_frame) return;
+  const Module* to = step.find_module(context.space, context.scratch, true);
+  if (to != nullptr && !to->generated() && !context.module->may_be_outermost(context.frame.pc().lookup()))
+    step.certainty = FrameCertainty::kGuessed;
+}
+
 }  // namespace
 
 Scratch::Scratch() : synthesis(flow::make_scratch()) {}
@@ -90,7 +99,7 @@ void find_caller(const AddressSpace& space, const Frame& frame, const Module* mo
   StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
   for (const Unwinder& unwinder : unwinders_of(module)) {
     step.origin = unwinder.origin;
-    if (unwinder.ask(context, step)) return;
+    if (unwinder.ask(context, step)) return judge_exit(context, step);
     if (bad.end == WalkEnd::kNoRow) bad = step.status;
   }
   step.status = bad;

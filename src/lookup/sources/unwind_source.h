@@ -139,6 +139,9 @@ class UnwindSource {
                                                      SavedLocations& saved) const;
   // True if the rows hold at every instruction, by the maker of the code: the code need not be read.
   [[nodiscard]] virtual bool is_exact() const { return false; }
+  // May code that is not this source's have called the frame at an address? A runtime lists the frames by which other
+  // code enters its own: its outermost ones.
+  [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) const { return true; }
   // True for code of Windows. A function without unwind information is a leaf, which moves neither sp nor a preserved
   // register (Microsoft: "x64 exception handling", "ARM64 exception handling"). rsi and rdi are preserved. Nothing
   // marks an outermost frame.

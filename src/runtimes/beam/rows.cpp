@@ -132,6 +132,10 @@ std::unique_ptr<Code> Code::end_of_process(std::uint64_t address) {
   return code;
 }
 
+bool Code::may_be_outermost(std::uint64_t /*address*/) const {
+  return is_end_ || (stretches_.size() == 1 && stretches_[0].state.stack == Stack::kScheduler);
+}
+
 bool Code::row_of(std::size_t stretch, FrameRow& to) const {
   to = FrameRow();
   to.begin = begin + stretches_[stretch].begin;

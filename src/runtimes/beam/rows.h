@@ -28,6 +28,8 @@ class Code final : public Method {
   [[nodiscard]] bool is_shared() const { return function_.module == 0; }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  // A process's stack ends at end_of_process(); C enters the scheduler's code.
+  bool may_be_outermost(std::uint64_t address) const override;
   void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override {
     return sizeof *this + stretches_.size() * sizeof(FrameStretch) + returns_.size() * 4 + name.size() +

@@ -203,6 +203,11 @@ bool Code::is_return_barrier(std::uint64_t lookup) const {
                              [&](const Return& place) { return place.is_barrier && place.row.begin == lookup; });
 }
 
+bool Code::may_be_outermost(std::uint64_t address) const {
+  if (blob_.kind == Blob::Kind::kOther) return !is_return_barrier(address);
+  return blob_.kind == Blob::Kind::kFramed && blob_.name.find("upcall") != std::string::npos;
+}
+
 std::size_t Code::bytes() const {
   return sizeof *this + returns_.size() * sizeof(Return) + stretches_.size() * sizeof(FrameStretch) +
          blob_.name.size() + debug_.bytes();

@@ -24,6 +24,9 @@ class Code final : public Method {
   [[nodiscard]] bool is_return_barrier(std::uint64_t lookup) const;
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  // C++ enters methods by the call stub and by stubs of upcalls (javaCalls.cpp, upcallLinker_x86_64.cpp). Other stubs
+  // are helpers, which C++ may call, too. Methods, interpreter and adapters are called by none but generated code.
+  bool may_be_outermost(std::uint64_t address) const override;
   void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override;
 

@@ -117,8 +117,8 @@ Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, con
   const auto from = object.kind >= baseline
                         ? framed_from({code->data(), code->size()}, object.begin, object.kind == baseline)
                         : std::nullopt;
-  return std::unique_ptr<CompiledCode>(
-      new CompiledCode(object, described(heap.memory(), std::move(*code), object.begin, from)));
+  return std::unique_ptr<CompiledCode>(new CompiledCode(
+      object, described(heap.memory(), std::move(*code), object.begin, from), object.kind >= baseline));
 }
 
 Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const WasmObject& object) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtimes/runtime_code.h"
@@ -49,6 +50,8 @@ class BuiltinCode final : public Code {
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias)
       : BuiltinCode(file, builtin, bias, builtin.name.find("InterpreterEnterAt") != std::string::npos) {}
   bool interprets() const override { return interprets_; }
+  // C++ enters JavaScript and WebAssembly by these (execution.cc, Invoke; Execution::CallWasm).
+  bool may_be_outermost(std::uint64_t /*address*/) const override { return enters_; }
 
  private:
   // Those that go on in a function's frame that is there already: the interpreter's or baseline code's. They are
@@ -58,8 +61,13 @@ class BuiltinCode final : public Code {
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool interprets,
               bool framed)
       : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, file.described(builtin, framed), framed, 1),
-        interprets_(interprets || builtin.name.starts_with("InterpreterEntryTrampoline")) {}
+        interprets_(interprets || builtin.name.starts_with("InterpreterEntryTrampoline")),
+        enters_(is_entry(builtin.name)) {}
+  static bool is_entry(std::string_view name) {
+    return name == "JSEntry" || name == "JSConstructEntry" || name == "JSRunMicrotasksEntry" || name == "CWasmEntry";
+  }
   bool interprets_;
+  bool enters_;
 };
 
 // What V8's compilers have made of a function, and stubs.
@@ -69,6 +77,8 @@ class CompiledCode final : public Code {
   [[nodiscard]] static Expected<std::unique_ptr<CompiledCode>> read(const Heap& heap, const CodeObject& object);
 
   const CodeObject* object() const override { return &object_; }
+  // A function is called by generated code; C++ calls regular expressions and WebAssembly's entries.
+  bool may_be_outermost(std::uint64_t /*address*/) const override { return !is_function_; }
   std::size_t bytes() const override;
 
   // A function that runs at an instruction of an optimised one, and where; innermost first.
@@ -99,9 +109,12 @@ class CompiledCode final : public Code {
   std::vector<std::byte> offsets, bytecodes;
 
  private:
-  CompiledCode(const CodeObject& object, std::shared_ptr<const Description> description)
-      : Code(object.begin, object.end - object.begin, std::move(description), true), object_(object) {}
+  CompiledCode(const CodeObject& object, std::shared_ptr<const Description> description, bool is_function)
+      : Code(object.begin, object.end - object.begin, std::move(description), true),
+        object_(object),
+        is_function_(is_function) {}
   CodeObject object_;
+  bool is_function_;
 };
 
 // What V8's compilers have made of a function of WebAssembly.
@@ -111,6 +124,8 @@ class WasmCode : public Code {
   [[nodiscard]] static Expected<std::unique_ptr<WasmCode>> read(const Memory& memory, const WasmObject& object);
 
   const WasmObject* wasm() const override { return &object_; }
+  // A function is called by generated code.
+  bool may_be_outermost(std::uint64_t /*address*/) const override { return object_.index == WasmObject::kNone; }
   std::size_t bytes() const override { return Code::bytes() + (end - begin) / 2 + name.size() + file.size(); }
 
   std::string file;

@@ -171,6 +171,14 @@ TEST(BeamReader, ProcessesEndWhereTheyReturnToTheScheduler) {
   EXPECT_EQ(row.return_address, RegisterRule::undefined());
 }
 
+TEST(BeamReader, NoFunctionHasACallerInC) {
+  const Machine machine;
+  const auto is_outermost = [&](std::uint64_t pc) { return (*machine.runtime->method_at(pc))->may_be_outermost(pc); };
+  EXPECT_TRUE(is_outermost(fake::kNormalExit - 1));
+  EXPECT_FALSE(is_outermost(fake::kFirst + Layout::kInfoSize));
+  EXPECT_FALSE(is_outermost(fake::kShared)) << "what all share";
+}
+
 TEST(BeamReader, AFunctionIsStillThereAsLongAsItIsTheSame) {
   const Machine machine;
   const auto method = machine.runtime->method_at(fake::kFirst);

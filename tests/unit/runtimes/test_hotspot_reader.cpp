@@ -80,6 +80,26 @@ TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
   EXPECT_EQ(names[0].line, 105U);
 }
 
+// C++ enters Java by the call stub and by upcalls' stubs, and may call helpers.
+TEST_F(HotSpotReader, MethodsAreCalledByGeneratedCodeAlone) {
+  static const std::uint8_t code[64] = {0xc3};
+  const auto is_outermost = [&](Blob::Kind kind, const char* name) {
+    Blob blob;
+    blob.kind = kind;
+    blob.name = name;
+    blob.begin = reinterpret_cast<std::uint64_t>(code);
+    blob.end = blob.begin + sizeof code;
+    const auto read = Code::read(memory_, std::move(blob), false);
+    return read && (*read)->may_be_outermost(reinterpret_cast<std::uint64_t>(code));
+  };
+  using Kind = Blob::Kind;
+  EXPECT_TRUE(is_outermost(Kind::kOther, "StubRoutines (initial stubs)"));
+  EXPECT_TRUE(is_outermost(Kind::kFramed, "upcall_stub_(J)V"));
+  EXPECT_FALSE(is_outermost(Kind::kFramed, "Shared Runtime"));
+  for (const Kind kind : {Kind::kMethod, Kind::kNative, Kind::kCodelet, Kind::kAdapter, Kind::kLinkers, Kind::kVirtual})
+    EXPECT_FALSE(is_outermost(kind, ""));
+}
+
 TEST_F(HotSpotReader, SaysWhatIsMissing) {
   Field& field = fields[10];
   const Field before = field;

@@ -8,10 +8,16 @@
 #include <utility>
 
 #include "base/monotonic.h"
+#include "base/registers.h"
+#include "formats/dwarf/constants.h"
 #include "runtimes/find.h"
 #include "runtimes/paged_memory.h"
 #include "runtimes/runtime_code.h"
 #include "support/fake_coreclr.h"
+#include "support/walk_target.h"
+#include "walk/inside.h"
+#include "walk/module.h"
+#include "walk/space_modules.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -22,17 +28,22 @@ class CountedMethod final : public Method {
     to = FrameRow();
     to.begin = address;
     to.end = address + 1;
+    to.cfa = CfaRule::at(x86_64::kRsp, 8);
+    to.return_address = RegisterRule::at_cfa(-8);
     return {};
   }
+  bool may_be_outermost(std::uint64_t address) const override { return address >= outermost_from; }
   void for_each_row(sources::RowSink, sources::ErrorSink) const override {}
   [[nodiscard]] std::size_t bytes() const override { return size; }
   std::size_t size = 100;
+  std::uint64_t outermost_from = 0;
 };
 
 struct Counts {
   int asked = 0, checked = 0, named = 0;
   bool lasting = true, understood = true;
   std::size_t bytes = 100;
+  std::uint64_t outermost_from = 0;  // an address: what is before it is entered by the runtime's code alone
   std::map<std::uint64_t, std::pair<std::uint64_t, const char*>> methods;  // begin: end, name
 };
 
@@ -53,6 +64,7 @@ class CountingRuntime final : public Runtime {
     method->name = std::prev(after)->second.second;
     method->lasting = counts_.lasting;
     method->size = counts_.bytes;
+    method->outermost_from = counts_.outermost_from;
     return method;
   }
   // Of an interpreter: rbp stands for the method, what it points to for the line.
@@ -236,6 +248,63 @@ TEST(RuntimeCode, IsASource) {
   EXPECT_EQ(source->function_start(130), 100U);
   std::array<char, 2> room{};
   EXPECT_EQ(source->name_at(130, room).value(), "on");  // cut
+}
+
+// A runtime's code, called by code of a file that says of itself that it has no caller.
+class Walk {
+ public:
+  explicit Walk(Counts& counts) {
+    test::CfiBuilder cfi;
+    cfi.fde(cfi.cie(), kStart, 0x100, {dwarf::DW_CFA_undefined, 16});
+    const test::Bytes end{0, 0, 0, 0};
+    cfi.raw().add(end);
+    using Modules = walk::Inside::Modules;
+    auto modules = std::make_unique<Modules>(Modules::Process::kOther);
+    Modules& to = *modules;
+    auto memory = std::make_unique<test::WordMemory>();
+    memory_ = memory.get();
+    space_ = walk::Inside::space(Architecture::kX86_64, std::move(memory), std::move(modules));
+    EXPECT_TRUE(to.insert(std::make_unique<walk::Module>(
+        ModuleInfo{kFile, kFile + 0x2000, kFile, "program", {}},
+        test::elf_with_eh_frame(Architecture::kX86_64, {}, kStart, cfi.raw().data(), 0x2000))));
+    auto module = std::make_unique<walk::Module>(ModuleInfo{kMethods, kMethods + 0x1000, 0, "", {}},
+                                                 code_of(counts)->make_source());
+    module->forget_id();  // its functions come and go
+    EXPECT_TRUE(to.insert(std::move(module)));
+  }
+  // Of a stack with these return addresses, from an instruction on.
+  WalkEnd end(std::uint64_t pc, const std::vector<std::uint64_t>& returns) {
+    for (std::size_t i = 0; i < returns.size(); ++i) memory_->set(kStack + 8 * i, returns[i]);
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(pc));
+    registers.set_sp(kStack);
+    StackWalker walker(*space_, registers);
+    frames = 1;
+    while (walker.step()) ++frames;
+    return walker.end_reason();
+  }
+
+  static constexpr std::uint64_t kFile = 0x5555'0000'0000, kStart = 0x1000, kMethods = 0x7000'0000, kStack = 0x1000;
+  std::size_t frames = 0;
+
+ private:
+  test::WordMemory* memory_ = nullptr;
+  std::optional<AddressSpace> space_;
+};
+
+TEST(RuntimeCode, AStackThatLeavesByAFrameThatTheRuntimeDoesNotListIsNotWhole) {
+  constexpr std::uint64_t kMethod = Walk::kMethods + 100, kEntry = Walk::kMethods + 200;
+  constexpr std::uint64_t kCaller = Walk::kFile + Walk::kStart + 0x10;
+  Counts counts{.outermost_from = kEntry,
+                .methods = {{kMethod, {kMethod + 100, "method"}}, {kEntry, {kEntry + 100, "entry"}}}};
+  Walk walk(counts);
+  EXPECT_EQ(walk.end(kMethod + 5, {kEntry + 5, kCaller}), WalkEnd::kComplete);
+  EXPECT_EQ(walk.frames, 3U);
+  EXPECT_EQ(walk.end(kMethod + 5, {kMethod + 25, kEntry + 5, kCaller}), WalkEnd::kComplete);
+  EXPECT_EQ(walk.end(kMethod + 5, {kCaller}), WalkEnd::kGuessed) << "the entry's frame was skipped";
+  EXPECT_EQ(walk.frames, 2U) << "what is there is shown";
+  EXPECT_EQ(walk.end(kMethod + 5, {kMethod + 25, kCaller}), WalkEnd::kGuessed);
+  EXPECT_EQ(walk.end(kMethod + 5, {0}), WalkEnd::kGuessed) << "a method has a caller";
 }
 
 // ---- finding

@@ -173,6 +173,13 @@ TEST(V8Rows, RowsEndWhereTheyEnd) {
   EXPECT_FALSE(code.has_frame(kAt + 3));
 }
 
+TEST(V8Rows, FunctionsAreNotCalledByCodeOfFiles) {
+  EXPECT_FALSE(compiled(kByCall, kBaseline)->may_be_outermost(kAt + 7));
+  EXPECT_FALSE(compiled(kByCall, kOptimised)->may_be_outermost(kAt + 7));
+  EXPECT_TRUE(compiled(kByCall, kStub)->may_be_outermost(kAt + 7)) << "a regular expression is";
+  EXPECT_FALSE(liftoff(kByCall)->may_be_outermost(kAt + 7));
+}
+
 TEST(V8Rows, CodeThatCannotBeReadIsAnError) {
   const test::MadeUpMemory memory(kAt, 4);
   const Layout layout;
