@@ -29,14 +29,20 @@ struct FoundSymbol {
   std::uint64_t value = 0, size = 0;
 };
 
-bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
+// Empty: it is no 64-bit ELF image.
+std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base) {
   const auto header = read_value<Elf64_Ehdr>(memory, base);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
       header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr) ||
       header->e_phnum > kMaxSegments)
-    return false;
+    return {};
   std::vector<Elf64_Phdr> segments(header->e_phnum);
-  if (!memory.read(base + header->e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return false;
+  if (!memory.read(base + header->e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return {};
+  return segments;
+}
+
+bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
+  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
   const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
   const auto dynamic = std::ranges::find(segments, std::uint32_t{PT_DYNAMIC}, &Elf64_Phdr::p_type);
   if (first == segments.end() || dynamic == segments.end()) return false;
@@ -158,6 +164,22 @@ std::optional<std::uint64_t> relocated_by(const Memory& memory, const Tables& ta
 }
 
 }  // namespace
+
+bool is_loaded(const Memory& memory, std::span<const os::ProcMap> maps, const os::ProcMap& first) {
+  const std::vector<Elf64_Phdr> segments = program_headers(memory, first.begin);
+  const auto lowest = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  if (lowest == segments.end()) return true;
+  const std::uint64_t bias = first.begin - (lowest->p_vaddr - lowest->p_offset);
+  const auto is_elsewhere = [&](const Elf64_Phdr& segment) {
+    if (segment.p_type != PT_LOAD || segment.p_filesz == 0) return false;
+    const std::uint64_t begin = bias + segment.p_vaddr;
+    return std::ranges::any_of(maps, [&](const os::ProcMap& map) {
+      return map.begin <= begin && begin < map.end && map.is_at(map.begin, first.file) &&
+             map.offset + (begin - map.begin) != segment.p_offset;
+    });
+  };
+  return std::ranges::none_of(segments, is_elsewhere);
+}
 
 Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base, std::string_view name) {
   Tables tables;

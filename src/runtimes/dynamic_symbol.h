@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
+#include "os/proc_maps.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 
@@ -27,6 +29,10 @@ struct DynamicSymbol {
 // `base` where the image there defines it.
 [[nodiscard]] Expected<std::uint64_t> find_image_defining(const Memory& memory, std::uint64_t base,
                                                           std::string_view name);
+
+// False while the parts of an ELF image are still being mapped: a loader maps all of the file as its first part, and
+// the others over it. `first` is the image's first mapping among `maps`. True for what is no ELF image.
+[[nodiscard]] bool is_loaded(const Memory& memory, std::span<const os::ProcMap> maps, const os::ProcMap& first);
 
 // A thread-local variable that the image defines, and finds by its module's number: each thread has its own in the
 // module's storage. Drepper, "ELF Handling For Thread-Local Storage", general dynamic model.

@@ -11,6 +11,7 @@
 #include "os/mapped_files.h"
 #include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
+#include "runtimes/dynamic_symbol.h"
 #include "runtimes/gdb/find.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/memory_reader.h"
@@ -141,11 +142,11 @@ void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, O
     if (add_of(map, memory) == 0 && can_be_kept) others.push_back(&map);
   }
   if (others.empty()) return;
-  // A process that ends during the look yields nothing about its files, and cached pages may have hidden the end. So
-  // only files that can still be read now are noted as without a runtime.
+  // A process that ends during the look yields nothing about its files, and cached pages may have hidden the end. Nor
+  // does an image that is still being loaded. So only loaded files that can still be read now are noted as without.
   const std::shared_ptr<const Memory> now = open_memory();
   for (const os::ProcMap* map : others)
-    if (read_value<std::uint64_t>(*now, map->begin)) without.add(*map);
+    if (read_value<std::uint64_t>(*now, map->begin) && is_loaded(*now, maps, *map)) without.add(*map);
 }
 
 }  // namespace

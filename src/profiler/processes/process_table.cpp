@@ -235,8 +235,12 @@ void ProcessTable::note_scan(Process& process, const CodeLocation& placement, bo
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
   if (!image && !table && !moved && !placement.interpreter) return;
+  want_scan(process);
+}
+
+void ProcessTable::want_scan(Process& process) {
   process.scan_due = true;
-  scan_due_.push_back(process.tgid);
+  if (std::ranges::find(scan_due_, process.tgid) == scan_due_.end()) scan_due_.push_back(process.tgid);
 }
 
 void ProcessTable::for_each_scan_due(const std::function<void(std::uint32_t tgid)>& due) {
@@ -249,7 +253,7 @@ void ProcessTable::for_each_scan_due(const std::function<void(std::uint32_t tgid
     };
     if (!is_due()) continue;
     due(tgid);
-    if (is_due()) scan_due_.push_back(tgid);
+    if (is_due()) want_scan(get(tgid));
   }
 }
 
@@ -344,6 +348,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
     set->add(mapping_of(map, placement));
   }
   if (has_interpreter) {
+    set->expect_interpreter();
     const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid)); };
     set->set_interpreters(runtimes::find_interpreters(all, open_memory, known.interpreters()));
   }
@@ -373,6 +378,8 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   process.scan_due = false;
   process.scan_time = now;
   process.exit_time = 0;
+  constexpr std::uint64_t kLoading = 1'000'000'000;
+  if (set->misses_interpreter() && now < process.changed + kLoading) want_scan(process);
   process.maps.set(std::move(set));
   mark(process);
   return true;

@@ -53,6 +53,9 @@ class MapSet {
   [[nodiscard]] const manager::PublishedCodes& published() const { return published_; }
   void set_interpreters(manager::Interpreters interpreters) { interpreters_ = std::move(interpreters); }
   [[nodiscard]] const manager::Interpreters& interpreters() const { return interpreters_; }
+  // A file has an interpreter that is not in memory yet: a loader maps the parts of a file one after another.
+  void expect_interpreter() { expects_interpreter_ = true; }
+  [[nodiscard]] bool misses_interpreter() const { return expects_interpreter_ && interpreters_.empty(); }
   // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
@@ -62,6 +65,7 @@ class MapSet {
   std::vector<Mapping> mappings_;
   manager::PublishedCodes published_;
   manager::Interpreters interpreters_;
+  bool expects_interpreter_ = false;
 };
 
 // A set that its owner goes on changing while others have what it was.
@@ -179,6 +183,7 @@ class ProcessTable {
                                                   const MapSet& known);
   void fork(const ProcessEvent& event);
   void map(const ProcessEvent& event);
+  void want_scan(Process& process);
   void publish(Process& process, const ProcessEvent& event);
   void mark(Process& process);
 

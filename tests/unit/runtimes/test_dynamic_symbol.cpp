@@ -4,6 +4,12 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
 #include "os/process_memory.h"
 #include "runtimes/dynamic_symbol.h"
 
@@ -31,6 +37,24 @@ TEST(DynamicSymbol, OfNobodyOrNoImageIsNotFound) {
   EXPECT_EQ(find_dynamic_symbol(memory, base, "_r_debu").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(find_dynamic_symbol(memory, base + 4096, "_r_debug").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(find_dynamic_symbol(memory, 0, "_r_debug").error().code, ErrorCode::kNotFound);
+}
+
+// As the linker maps a library: the file as a whole, then each part over it. Data of this program stand farther from
+// its begin in memory than in the file.
+TEST(DynamicSymbol, AnImageIsLoadedOnceEachPartIsInItsPlace) {
+  const os::MemoryFile memory(::getpid());
+  const std::uint64_t base = base_of(reinterpret_cast<const void*>(&base_of));
+  const std::vector<os::ProcMap> maps = os::parse_proc_maps(os::read_proc_file("/proc/self/maps"));
+  const auto first = std::ranges::find(maps, base, &os::ProcMap::begin);
+  ASSERT_NE(first, maps.end());
+  EXPECT_TRUE(is_loaded(memory, maps, *first));
+  os::ProcMap all = *first;
+  for (const os::ProcMap& map : maps)
+    if (map.path == first->path) all.end = map.end;
+  EXPECT_FALSE(is_loaded(memory, std::span(&all, 1), all));
+  os::ProcMap other = all;
+  other.begin = base + 1;  // no image there
+  EXPECT_TRUE(is_loaded(memory, std::span(&all, 1), other));
 }
 
 }  // namespace
