@@ -14,6 +14,7 @@ INDENTED = re.compile(r" {2,}\S")
 LIST_ITEM = re.compile(r"\s*([-*]|\d+\.) ")
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|extern\s+\"C\"")
 SECTION = re.compile(r"\s*-{3,}")  # /* ---- versions ---- */ describes no declaration
+FOR_TIDY = re.compile(r"\s*NOLINT")  # a line for clang-tidy describes none either
 
 
 def escaped(line):
@@ -82,7 +83,7 @@ class Comment:
         self.begin, self.before, self.marks, self.texts, self.end_mark = begin, before, [], [], ""
 
     def written(self, is_file, name):
-        texts = marked_up(self.texts)
+        texts = ["" if FOR_TIDY.match(text) else text for text in marked_up(self.texts)]
         if is_file:
             texts[0] = f" @file {name} \\ilinebr" + texts[0]
         behind = "<" if self.before.strip() else ""
@@ -173,7 +174,7 @@ def filtered(name, text):
             number += 1
             continue
         end = number + len(comment.texts)
-        plain = scopes.in_body() or SECTION.match(comment.texts[0]) or re.match(r"\s*(}|#(?!define))", comment.before)
+        plain = scopes.in_body() or SECTION.match(comment.texts[0]) or FOR_TIDY.match(comment.texts[0]) or re.match(r"\s*(}|#(?!define))", comment.before)
         if not is_macro:
             scopes.read(re.sub(r"/\*.*?\*/", "", comment.before))
         result += lines[number:end] if plain else comment.written(is_first, name)

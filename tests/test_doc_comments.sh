@@ -30,6 +30,10 @@ struct S {
   }
   // behind a body
   virtual int h(int /*unused*/) const;
+  // without clang-tidy's line
+  // NOLINTNEXTLINE(a-check): a reason
+  int k(int a,  // NOLINT(a-check)
+        int b);
 };
 }  // namespace n
 /* C's. Long,
@@ -63,6 +67,10 @@ struct S {
   }
   /// behind a body
   virtual int h(int /*unused*/) const;
+  /// without clang-tidy's line
+  ///
+  int k(int a,  // NOLINT(a-check)
+        int b);
 };
 }  // namespace n
 /** C's. Long,

@@ -103,8 +103,8 @@ using RootSink = FunctionRef<void(const Root&)>;
 // Calls function(argument), with all registers that calls preserve stored on the stack before, and loaded afterwards.
 // So a reference that generated code keeps in a register has an address, and a collector may change it. For helpers
 // that call a collector. 3 ns.
-extern "C" void windlass_call_saving_registers(void (*function)(void*),  // NOLINT(readability-redundant-declaration)
-                                               void* argument);
+// NOLINTNEXTLINE(readability-redundant-declaration)
+extern "C" void windlass_call_saving_registers(void (*function)(void*), void* argument);
 
 // Calls `sink` for each root of a frame. The walk must be without kLightUnwind and kQuickUnwind. Logarithmic in the
 // sites.
