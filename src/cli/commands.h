@@ -27,6 +27,7 @@ void register_record(CLI::App& app, int& status);
 void register_doctor(CLI::App& app, int& status);
 void register_emit(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);
+void register_view(CLI::App& app, int& status);
 void register_walk(CLI::App& app, int& status);
 
 }  // namespace windlass::cli

@@ -72,7 +72,7 @@ bool is_folded(std::string_view text) {
 bool reads(const Known& known, std::string_view command) {
   const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
   return command == known.command || (is_code && command == "rows") ||
-         (known.kind == FileKind::kElf && command == "emit");
+         (known.kind == FileKind::kProfile && command == "view") || (known.kind == FileKind::kElf && command == "emit");
 }
 
 // By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.

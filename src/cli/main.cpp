@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
   windlass::cli::register_report(app, status);
+  windlass::cli::register_view(app, status);
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_emit(app, status);

@@ -28,7 +28,7 @@ struct Need {
 };
 constexpr Need kFirstNeeds[] = {
     {"record", "windlass record ./app", "record a program (or -p PID, or -a: the whole machine)"},
-    {"report", "windlass report windlass.pb.gz", "show the profile (--html > page.html: a page with a flame graph)"},
+    {"report", "windlass report windlass.pb.gz", "show the profile (windlass view: a flame graph in the browser)"},
     {"walk", "windlass walk PID", "print the call stacks of a process, a core file or a minidump"},
 };
 

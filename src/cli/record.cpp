@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +22,8 @@
 #include "cli/parsing.h"
 #include "cli/record_output.h"
 #include "cli/silent.h"
+#include "cli/stop_signals.h"
+#include "cli/view.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/recorder.h"
@@ -38,6 +39,7 @@ struct RecordArguments {
   bool all = false;
   bool verbose = false;
   bool no_symbols = false;
+  bool open = false;
 };
 
 int refuse(const std::string& text) {
@@ -50,31 +52,6 @@ int refuse(const profiler::SystemError& error, bool verbose) {
   if (verbose && !error.log.empty()) say_text(shown_lines(error.log) + "\n");
   return refuse(fmt::format("{} [{}]", error.text, profiler::refusal_word(error.kind)));
 }
-
-// SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
-    sigprocmask(SIG_BLOCK, &set_, nullptr);  // before any thread starts
-    descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~StopSignals() { close(descriptor_); }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-  // From here on the second signal kills, as an impatient user expects.
-  void release() {
-    signalfd_siginfo info;
-    while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
-    sigprocmask(SIG_UNBLOCK, &set_, nullptr);
-  }
-
- private:
-  sigset_t set_{};
-  int descriptor_ = -1;
-};
 
 // Before sampling there is nothing to keep: a signal ends the program at once, whatever the system is asked for then.
 class EndedBySignal {
@@ -220,9 +197,11 @@ int record(const RecordArguments& arguments) {
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
   profiler::ChildCommand* command = (*recorder)->command();
-  if (command == nullptr) return written;
-  const int status = command_status(*command);
-  return written == kRefused ? written : status;
+  const int of_command = command == nullptr ? kDone : command_status(*command);
+  const int status = command == nullptr || written == kRefused ? written : of_command;
+  if (!arguments.open || profile.samples.empty()) return status;
+  const int viewed = view(profile, file.name(), {});
+  return viewed == kDone ? status : viewed;
 }
 
 }  // namespace
@@ -261,6 +240,7 @@ void register_record(CLI::App& app, int& status) {
       ->check(amount_between(0, 100'000))
       ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
+  command->add_flag("--open", arguments->open, "then show the page in the browser, as `windlass view` does");
   auto* rest =
       command->add_option("COMMAND", arguments->recorder.command,
                           "a command to run, with its arguments: profiled from its first instruction to its end; "

@@ -13,8 +13,8 @@
 
 #include "cli/commands.h"
 #include "cli/errors.h"
-#include "cli/file_kind.h"
 #include "cli/parsing.h"
+#include "cli/profile_input.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
@@ -59,19 +59,15 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
                                  .tree_lines = options.tree_lines});
 }
 
-int unreadable(const std::string& subject, const Error& error) {
-  if (!say_other_kind(subject, "report")) say_error(subject, error);
-  return error.code == ErrorCode::kSystem || error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
-}
-
 int run_report(const ReportArguments& options) {
-  const auto profile = exporter::read_pprof_file(options.file);
-  if (!profile) return unreadable(options.file == "-" ? "standard input" : options.file, profile.error());
+  int status = kDone;
+  const auto profile = read_profile(options.file, "report", status);
+  if (!profile) return status;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
   if (written) return kDone;
-  if (written.error().code != ErrorCode::kSystem) return unreadable(options.file, written.error());
+  if (written.error().code != ErrorCode::kSystem) return unreadable_profile(options.file, "report", written.error());
   const int error = static_cast<int>(written.error().detail);
   if (error == EPIPE) return kDone;
   say_unwritten("standard output", error);

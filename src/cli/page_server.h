@@ -1,0 +1,35 @@
+// Serves one page to browsers of this machine: HTTP/1.1 (RFC 9112) on 127.0.0.1, a connection a request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "os/descriptor.h"
+#include "windlass/error.h"
+
+namespace windlass::cli {
+
+// Other users of the machine can connect to the port, and so can pages of other sites that are open in the browser. So
+// the page's path has 128 random bits. Every other path is answered with 404.
+class PageServer {
+ public:
+  // Port 0: one that is free. Errors: kSystem, with the text and errno of the call that failed.
+  [[nodiscard]] static Expected<PageServer> listen(std::uint16_t port);
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  // "http://127.0.0.1:41234/5f0c..."
+  [[nodiscard]] std::string address() const;
+  // Answers until `stop` is readable. `page`: HTML. A client that does not send its request within 10 s, or takes more
+  // than 60 s for the answer, is let go; beyond 64 clients the oldest one is. Not thread-safe.
+  [[nodiscard]] Expected<void> serve(const std::string& page, int stop) const;
+
+ private:
+  PageServer(os::Descriptor socket, std::uint16_t port, std::string path)
+      : socket_(std::move(socket)), port_(port), path_(std::move(path)) {}
+
+  os::Descriptor socket_;
+  std::uint16_t port_;
+  std::string path_;
+};
+
+}  // namespace windlass::cli

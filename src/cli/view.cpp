@@ -1,0 +1,106 @@
+// windlass view: a profile's page in the browser.
+#include "cli/view.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text_writer.h"
+#include "cli/commands.h"
+#include "cli/errors.h"
+#include "cli/page_server.h"
+#include "cli/parsing.h"
+#include "cli/profile_input.h"
+#include "cli/say.h"
+#include "cli/stop_signals.h"
+#include "profiler/export/html.h"
+
+namespace windlass::cli {
+namespace {
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// The user's own browser. Not root's: it would run with root's rights. In a session of its own, with no signal blocked:
+// Ctrl-C ends the server, and not the browser.
+bool open_browser(const std::string& address) {
+  if (geteuid() == 0 || !(is_set("DISPLAY") || is_set("WAYLAND_DISPLAY"))) return false;
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_RDWR, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, changed;
+  sigemptyset(&none);
+  sigemptyset(&changed);
+  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&changed, number);  // which `record` ignores
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &changed);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string name = "xdg-open", place = address;
+  char* const arguments[] = {name.data(), place.data(), nullptr};
+  pid_t child = 0;
+  const bool started = posix_spawnp(&child, name.c_str(), &quiet, &attributes, arguments, environ) == 0;
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&quiet);
+  return started;
+}
+
+}  // namespace
+
+int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options) {
+  std::string page;
+  TextWriter out(&page);
+  auto written = exporter::write_html(profile, out);
+  if (written) written = out.finish();
+  if (!written) {
+    say_error(name, written.error());
+    return kRefused;
+  }
+  StopSignals signals;
+  const auto server = PageServer::listen(options.port);
+  if (!server) {
+    say_error("127.0.0.1:" + std::to_string(options.port), server.error(),
+              options.port != 0 ? "another --port, or none: a free one is taken" : "");
+    return kRefused;
+  }
+  say("windlass: {} is shown until Ctrl-C at {}\n", name, server->address());
+  const bool opened = options.browser && open_browser(server->address());
+  if (!opened && is_set("SSH_CONNECTION"))
+    say("  from another machine: ssh -L {0}:127.0.0.1:{0} to this host, then that address\n", server->port());
+  if (const auto served = server->serve(page, signals.descriptor()); !served) {
+    say_error(name, served.error());
+    return kRefused;
+  }
+  return kDone;
+}
+
+void register_view(CLI::App& app, int& status) {
+  struct Arguments {
+    std::string file;
+    ViewOptions view;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("view", "show a profile in the browser: a page with a flame graph");
+  command->add_option("FILE", arguments->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
+      ->required();
+  command->add_option("--port", arguments->view.port, "of 127.0.0.1; 0: one that is free")
+      ->capture_default_str()
+      ->check(number_between(0, 65535));
+  command->add_flag("!--no-browser", arguments->view.browser, "print the address only");
+  command->callback([arguments, &status] {
+    if (const auto profile = read_profile(arguments->file, "view", status))
+      status = view(*profile, shown_profile(arguments->file), arguments->view);
+  });
+}
+
+}  // namespace windlass::cli

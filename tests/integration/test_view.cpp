@@ -1,0 +1,213 @@
+// The command `windlass view`, as browsers and others on the machine meet it.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "os/descriptor.h"
+#include "profiler/export/html.h"
+#include "profiler/export/pprof.h"
+#include "support/child_program.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+#include "support/synthetic_profile.h"
+
+namespace windlass {
+namespace {
+
+os::Descriptor connect_to(std::uint16_t port) {
+  os::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(port);
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&place), sizeof place) != 0) return {};
+  return socket;
+}
+
+// What comes back for `request` up to the end of the connection.
+std::string ask(std::uint16_t port, const std::string& request) {
+  const os::Descriptor socket = connect_to(port);
+  if (!socket) return "no connection";
+  (void)::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);  // it may be cut off
+  std::string answer;
+  char buffer[65536];
+  for (ssize_t got; (got = ::recv(socket.get(), buffer, sizeof buffer, 0)) > 0;)
+    answer.append(buffer, static_cast<std::size_t>(got));
+  return answer;
+}
+
+std::string get(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"; }
+
+bool begins(const std::string& text, const std::string& with) { return text.starts_with(with); }
+
+class ViewCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/windlass-view-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory_ = name;
+    file_ = directory_ + "/p.pb.gz";
+    ASSERT_TRUE(exporter::write_pprof_file(testing::synthetic_profile(), file_).has_value());
+    if (!exporter::html_available()) GTEST_SKIP() << "this build has no page: npm pack failed when it was configured";
+  }
+  void TearDown() override { EXPECT_EQ(test::run("rm -r " + directory_).status, 0); }
+
+  [[nodiscard]] std::string said() const {
+    std::ifstream file(directory_ + "/said");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Starts the command; sets port_ and path_ as it prints them.
+  void start(std::vector<std::string> words, const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+    ::unlink((directory_ + "/said").c_str());
+    program_.reset();
+    program_ = std::make_unique<test::ChildProgram>(std::move(words), directory_ + "/said", STDERR_FILENO, environment);
+    const std::string before = "http://127.0.0.1:";
+    for (int i = 0; i < 6000 && program_->runs(); ++i) {
+      const std::string text = said();
+      const std::size_t at = text.find(before), end = text.find('\n', at);
+      if (at != std::string::npos && end != std::string::npos) {
+        const std::string place = text.substr(at + before.size(), end - at - before.size());
+        port_ = static_cast<std::uint16_t>(std::stoul(place));
+        path_ = place.substr(place.find('/'));
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    FAIL() << "no address is printed: " << said();
+  }
+  // The command's exit status after Ctrl-C.
+  [[nodiscard]] int interrupted() const {
+    ::kill(program_->pid(), SIGINT);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(program_->pid()), &info, WEXITED | WNOWAIT);
+    return info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+  }
+
+  std::string directory_, file_;
+  std::unique_ptr<test::ChildProgram> program_;
+  std::uint16_t port_ = 0;
+  std::string path_;
+};
+
+TEST_F(ViewCommand, ServesThePageUntilInterrupted) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  const std::string page = test::run(WINDLASS_COMMAND " report --html " + file_).output;
+  const std::string answer = ask(port_, get(path_));
+  EXPECT_TRUE(begins(answer, "HTTP/1.1 200 OK\r\n")) << answer.substr(0, 200);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n" + page));
+  EXPECT_NE(answer.find("Content-Length: " + std::to_string(page.size()) + "\r\n"), std::string::npos);
+  EXPECT_TRUE(begins(ask(port_, get(path_ + "?view=callers")), "HTTP/1.1 200"));
+  const std::string head = ask(port_, "HEAD " + path_ + " HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(begins(head, "HTTP/1.1 200") && head.ends_with("\r\n\r\n")) << head;
+  EXPECT_EQ(interrupted(), 0);
+}
+
+// The page has what a whole machine runs: nobody gets it who does not know the path, and nobody from elsewhere.
+TEST_F(ViewCommand, NobodyElseGetsThePage) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  EXPECT_EQ(path_.size(), 1 + 2 * 16U);
+  for (const std::string path : {"/", "", "/favicon.ico", path_.substr(0, 8).c_str(), (path_ + "/").c_str(), "/.."})
+    EXPECT_TRUE(begins(ask(port_, get(path)), "HTTP/1.1 404")) << path;
+  EXPECT_TRUE(begins(ask(port_, "POST " + path_ + " HTTP/1.1\r\n\r\n"), "HTTP/1.1 405"));
+  EXPECT_TRUE(begins(ask(port_, "\r\n\r\n"), "HTTP/1.1 405"));
+  EXPECT_EQ(ask(port_, std::string(100'000, 'A')), "") << "a request without an end";
+  const std::string listening = test::run("cat /proc/net/tcp /proc/net/tcp6").output;
+  char port[8];
+  std::snprintf(port, sizeof port, ":%04X", port_);
+  EXPECT_NE(listening.find(std::string("0100007F") + port), std::string::npos);
+  EXPECT_EQ(listening.find(std::string("00000000") + port), std::string::npos);
+  EXPECT_EQ(interrupted(), 0);
+}
+
+// Browsers open connections ahead and send nothing.
+TEST_F(ViewCommand, SilentConnectionsHoldNobodyUp) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  std::vector<os::Descriptor> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(port_));
+  EXPECT_TRUE(begins(ask(port_, get(path_)), "HTTP/1.1 200"));
+  EXPECT_EQ(interrupted(), 0);
+}
+
+TEST_F(ViewCommand, SaysWhatIsWrong) {
+  const std::string view = WINDLASS_COMMAND " view ";
+  EXPECT_EQ(test::run(view + directory_ + "/none 2>&1").status, 3);
+  const auto program = test::run(view + "/bin/sh 2>&1");
+  EXPECT_EQ(program.status, 1);
+  EXPECT_NE(program.output.find("is an ELF file. Way out: windlass dump /bin/sh"), std::string::npos) << program.output;
+  EXPECT_EQ(test::run(view + file_ + " --port 65536 2>&1").status, 2);
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  const auto taken = test::run(view + file_ + " --port " + std::to_string(port_) + " 2>&1");
+  EXPECT_EQ(taken.status, 3);
+  EXPECT_NE(taken.output.find("Way out: another --port"), std::string::npos) << taken.output;
+}
+
+// xdg-open is the browser; not root's.
+TEST_F(ViewCommand, OpensTheUsersBrowser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "no privilege to become somebody else";
+  const std::string command = directory_ + "/windlass", opened = directory_ + "/opened";
+  // It notes its blocked signals and its session, too: Ctrl-C and SIGTERM have to end a browser as any other. In
+  // Python, since shells unblock signals.
+  std::ofstream(directory_ + "/xdg-open")
+      << "#!/usr/bin/python3\nimport os, signal, sys\n"
+         "mine = f'{len(signal.pthread_sigmask(signal.SIG_BLOCK, []))} blocked, session {os.getsid(0)}'\n"
+         "open('" +
+             directory_ + "/signals', 'w').write(mine)\nopen('" + opened + "', 'w').write(sys.argv[1] + '\\n')\n";
+  ASSERT_EQ(test::run("cd " + directory_ +
+                      " && cp " WINDLASS_COMMAND " windlass && touch opened signals && chmod 666 opened signals && " +
+                      "chmod 755 . windlass xdg-open && chmod 644 p.pb.gz")
+                .status,
+            0);
+  const std::vector<std::pair<std::string, std::string>> desktop = {{"DISPLAY", ":0"},
+                                                                    {"PATH", directory_ + ":" + std::getenv("PATH")}};
+  ASSERT_NO_FATAL_FAILURE(start({command, "view", file_}, desktop));
+  EXPECT_EQ(interrupted(), 0);
+  EXPECT_EQ(test::run("cat " + opened).output, "") << "as root";
+
+  const std::vector<std::string> nobody = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  const auto as_nobody = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), nobody.begin(), nobody.end());
+    return words;
+  };
+  ASSERT_NO_FATAL_FAILURE(start(as_nobody({command, "view", "--no-browser", file_}), desktop));
+  EXPECT_EQ(interrupted(), 0);
+  EXPECT_EQ(test::run("cat " + opened).output, "") << "with --no-browser";
+
+  ASSERT_NO_FATAL_FAILURE(start(as_nobody({command, "view", file_}), desktop));
+  std::string seen;
+  for (int i = 0; i < 3000 && !seen.ends_with('\n'); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    seen = test::run("cat " + opened).output;
+  }
+  EXPECT_EQ(seen, "http://127.0.0.1:" + std::to_string(port_) + path_ + "\n");
+  const std::string signals = test::run("cat " + directory_ + "/signals").output;
+  EXPECT_TRUE(begins(signals, "0 blocked, session ")) << signals;
+  EXPECT_FALSE(signals.ends_with(" " + std::to_string(::getsid(0)))) << "in this session: " << signals;
+  EXPECT_EQ(interrupted(), 0);
+}
+
+TEST_F(ViewCommand, RecordOpensThePage) {
+  if (const std::string refusal = test::no_privilege_to_sample(); !refusal.empty()) GTEST_SKIP() << refusal;
+  const std::string loop = "for ((i = 0; i < 300000; ++i)); do :; done; exit 7";
+  ASSERT_NO_FATAL_FAILURE(
+      start({WINDLASS_COMMAND, "record", "--open", "-o", directory_ + "/r.pb.gz", "bash", "-c", loop}));
+  const std::string answer = ask(port_, get(path_));
+  EXPECT_NE(answer.find("<!DOCTYPE html>"), std::string::npos) << answer.substr(0, 200);
+  EXPECT_NE(answer.find("bash"), std::string::npos);
+  EXPECT_EQ(interrupted(), 7) << "the status of the command";
+}
+
+}  // namespace
+}  // namespace windlass
