@@ -12,6 +12,7 @@
 #include "cli/overview.h"
 #include "cli/parsing.h"
 #include "cli/say.h"
+#include "cli/version.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ const char* unknown_subcommand(const CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   int status = windlass::cli::kDone;
   CLI::App app("call stacks of running programs and of dumps, and the unwind information behind them", "windlass");
-  app.set_version_flag("-V,--version", std::string("windlass " WINDLASS_VERSION));
+  app.set_version_flag("-V,--version", windlass::cli::version_text);
   app.require_subcommand(1);
   windlass::cli::register_dump(app, status);
   windlass::cli::register_rows(app, status);

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/parsing.h"
 #include "cli/say.h"
+#include "cli/version.h"
 #include "profiler/doctor/system_probe.h"
 
 namespace windlass::cli {
@@ -78,7 +79,7 @@ void register_help(CLI::App& app, int& status) {
     status = kUsage;
   });
   CLI::App* version = app.add_subcommand("version", "the version of this command");
-  version->callback([] { print("windlass " WINDLASS_VERSION "\n"); });
+  version->callback([] { print(version_text() + "\n"); });
 }
 
 }  // namespace windlass::cli

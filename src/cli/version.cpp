@@ -1,0 +1,25 @@
+#include "cli/version.h"
+
+#include <Zydis/Zydis.h>
+#include <bpf/libbpf.h>
+
+#include <fmt/format.h>
+
+#include "profiler/export/html.h"
+
+namespace windlass::cli {
+
+std::string version_text() {
+  const ZyanU64 zydis = ZydisGetVersion();
+  return fmt::format(
+      "windlass {}, {}\n"
+      "BPF programs inside, loaded by libbpf {}.{}\n"
+      "x86 instructions read by Zydis {}.{}.{}\n"
+      "debuginfod servers asked by {}, if DEBUGINFOD_URLS is set\n"
+      "pages (report --html): {}",
+      WINDLASS_VERSION, kLinkage.file, libbpf_major_version(), libbpf_minor_version(), ZYDIS_VERSION_MAJOR(zydis),
+      ZYDIS_VERSION_MINOR(zydis), ZYDIS_VERSION_PATCH(zydis), kLinkage.debuginfod,
+      exporter::html_available() ? "yes" : "no, npm was out of reach when this was built");
+}
+
+}  // namespace windlass::cli
