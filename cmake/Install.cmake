@@ -16,6 +16,9 @@ install(EXPORT windlass-targets NAMESPACE windlass:: DESTINATION ${CMAKE_INSTALL
 if(TARGET windlass-cli)
   install(TARGETS windlass-cli)
 endif()
+if(TARGET windlass-pages)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+endif()
 
 configure_package_config_file(cmake/windlass-config.cmake.in ${PROJECT_BINARY_DIR}/windlass-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/windlass)

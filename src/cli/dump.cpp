@@ -208,7 +208,7 @@ void register_dump(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("dump", "The unwind information of a file as stored, one record a function");
   CLI::Option* json = command->add_flag("--json", options->json, "One JSON object a line");
   command->add_flag("--dumpbin", *dumpbin, "As `dumpbin /unwindinfo` prints it (PE of x64 only)")->excludes(json);
-  command->add_option("FILE", options->file, "An ELF or PE file")->required();
+  command->add_option("FILE", options->file, "An ELF or PE file")->required()->type_name("FILE");
   command->callback([options, dumpbin, &status] { status = list_file(*options, *dumpbin ? dump_as_dumpbin : dump); });
 }
 

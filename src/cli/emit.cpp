@@ -97,17 +97,23 @@ void register_emit(CLI::App& app, int& status) {
                        "For Windows in that of binutils and LLVM (the default) or of Microsoft; for ELF");
   choice<Architecture>(*command, "--machine", options->input.architecture,
                        {{"x86-64", Architecture::kX86_64}, {"aarch64", Architecture::kAArch64}}, "Of a blob");
-  command->add_option("--functions", options->input.functions, "A pattern of names: 'Builtins_*'");
-  command->add_option("--base", options->input.base, "The symbol that places count from, instead of each function's");
+  command->add_option("--functions", options->input.functions, "A pattern of names: 'Builtins_*'")
+      ->type_name("PATTERN");
+  command->add_option("--base", options->input.base, "The symbol that places count from, instead of each function's")
+      ->type_name("SYMBOL");
   command->add_flag("--addresses", options->input.addresses,
                     "Places as numbers: for a program that is linked already and loaded where it was linked");
   command->add_flag("--as-v8", options->as_v8,
                     "n+1 to the byte as V8 has it: leaves too, and from 4 bytes in front of functions on");
-  command->add_option("--handler", options->text.handler,
-                      "Windows: the symbol of a handler that every description names");
-  command->add_option("-o,--output", options->output, "A file instead of standard output");
-  command->add_option("FILE", options->input.file, "An ELF object or program, or a blob of code")->required();
-  command->add_option("LIST", options->input.list, "Of a blob's functions: lines 'START SIZE NAME', hexadecimal");
+  command
+      ->add_option("--handler", options->text.handler, "Windows: the symbol of a handler that every description names")
+      ->type_name("SYMBOL");
+  command->add_option("-o,--output", options->output, "A file instead of standard output")->type_name("FILE");
+  command->add_option("FILE", options->input.file, "An ELF object or program, or a blob of code")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("LIST", options->input.list, "Of a blob's functions: lines 'START SIZE NAME', hexadecimal")
+      ->type_name("FILE");
   command->callback([options, &status] { status = run_emit(*options); });
 }
 

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "cli/overview.h"
 #include "cli/parsing.h"
 #include "cli/say.h"
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_emit(app, status);
   windlass::cli::register_help(app, status);
+  windlass::cli::register_completion(app);
   windlass::cli::use_own_words(app);
   if (argc == 1) {
     windlass::cli::print_overview(app);

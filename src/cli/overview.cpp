@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -14,6 +16,8 @@
 #include "base/shown.h"
 #include "base/text_writer.h"
 #include "cli/commands.h"
+#include "cli/errors.h"
+#include "cli/manual.h"
 #include "cli/parsing.h"
 #include "cli/say.h"
 #include "cli/version.h"
@@ -47,6 +51,19 @@ void print(const std::string& text) {
   out.text(text);
 }
 
+int write_pages(const CLI::App& app, const std::string& folder) {
+  for (const ManualPage& page : manual_pages(app)) {
+    const std::string path = folder + "/" + page.file;
+    std::ofstream file(path);
+    file << page.text;
+    file.close();
+    if (file) continue;
+    say_unwritten(path, errno);
+    return kRefused;
+  }
+  return kDone;
+}
+
 }  // namespace
 
 void print_overview(const CLI::App& app) {
@@ -70,8 +87,17 @@ void say_unknown_command(const CLI::App& app, const std::string& word) {
 void register_help(CLI::App& app, int& status) {
   auto word = std::make_shared<std::string>();
   CLI::App* help = app.add_subcommand("help", "the options of a command, as windlass help record");
-  help->add_option("COMMAND", *word, "a command's name; none: all commands");
-  help->callback([&app, word, &status] {
+  auto* command = help->add_option("COMMAND", *word, "a command's name; none: all commands");
+  command->type_name("SUBCOMMAND");
+  auto pages = std::make_shared<std::string>();
+  help->add_option("--man-pages", *pages, "write the manual's pages into this folder instead")
+      ->type_name("DIR")
+      ->excludes(command);
+  help->callback([&app, word, pages, &status] {
+    if (!pages->empty()) {
+      status = write_pages(app, *pages);
+      return;
+    }
     if (word->empty()) return print_overview(app);
     const std::vector<std::string> names = subcommand_names(app);
     if (std::ranges::find(names, *word) != names.end()) return print(app.get_subcommand(*word)->help(app.get_name()));

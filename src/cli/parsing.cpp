@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/shown.h"
+#include "cli/description.h"
 
 namespace windlass::cli {
 namespace {
@@ -39,18 +40,10 @@ std::string full_name(const CLI::App& app, const CLI::App& command) {
   return &app == &command ? app.get_name() : app.get_name() + " " + command.get_name();
 }
 
-// All options of a command, those of its groups included: "--pid", "-p".
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
-  const auto add = [&](const CLI::App& from) {
-    for (const CLI::Option* option : from.get_options()) {
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-    }
-  };
-  add(command);
-  for (const CLI::App* group : command.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
-    add(*group);
+  for (const OptionDescription& option : describe_options(command))
+    names.insert(names.end(), option.names.begin(), option.names.end());
   return names;
 }
 
@@ -131,9 +124,9 @@ class Format final : public CLI::Formatter {
   Format() { column_width(30); }
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_type_size() == 0) return "";
-    std::string text, type = option->get_type_name();
-    if (const std::size_t colon = type.find(":{"); colon != std::string::npos)
-      type = type.substr(colon + 2, type.size() - colon - 3);
+    std::string text;
+    const std::vector<std::string> words = words_of(*option);
+    const std::string type = words.empty() ? option->get_type_name() : fmt::format("{}", fmt::join(words, ","));
     if (!option->get_positional() && !type.empty()) text += " " + type;
     if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
     if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";

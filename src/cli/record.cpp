@@ -245,7 +245,7 @@ void register_record(CLI::App& app, int& status) {
       command->add_option("COMMAND", arguments->recorder.command,
                           "a command to run, with its arguments: profiled from its first instruction to its end; "
                           "its exit status becomes record's");
-  rest->type_name("");
+  rest->type_name("COMMAND");
   all->excludes(targets)->excludes(rest);
   targets->excludes(rest);
   command->positionals_at_end();

@@ -80,7 +80,8 @@ void register_report(CLI::App& app, int& status) {
   auto options = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
   command->add_option("FILE", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");
@@ -89,10 +90,12 @@ void register_report(CLI::App& app, int& status) {
   forms->require_option(0, 1);
   command->add_option("--functions", options->functions, "rows of the function table")
       ->capture_default_str()
-      ->check(number_between(0, kMostNumber));
+      ->check(number_between(0, kMostNumber))
+      ->type_name("N");
   command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")
       ->capture_default_str()
-      ->check(number_between(0, kMostNumber));
+      ->check(number_between(0, kMostNumber))
+      ->type_name("N");
   command->callback([options, &status] { status = run_report(*options); });
 }
 

@@ -13,7 +13,7 @@ void register_rows(CLI::App& app, int& status) {
   auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
   command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("FILE", options->file, "An ELF or PE file")->required();
+  command->add_option("FILE", options->file, "An ELF or PE file")->required()->type_name("FILE");
   command->callback([options, &status] { status = list_file(*options, list_rows); });
 }
 

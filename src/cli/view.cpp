@@ -92,10 +92,12 @@ void register_view(CLI::App& app, int& status) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("view", "show a profile in the browser: a page with a flame graph");
   command->add_option("FILE", arguments->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   command->add_option("--port", arguments->view.port, "of 127.0.0.1; 0: one that is free")
       ->capture_default_str()
-      ->check(number_between(0, 65535));
+      ->check(number_between(0, 65535))
+      ->type_name("PORT");
   command->add_flag("!--no-browser", arguments->view.browser, "print the address only");
   command->callback([arguments, &status] {
     if (const auto profile = read_profile(arguments->file, "view", status))

@@ -145,18 +145,24 @@ void register_walk(CLI::App& app, int& status) {
   auto options = std::make_shared<WalkArguments>();
   CLI::App* command = app.add_subcommand("walk", "Every thread's call stack: of a process, a core file or a minidump");
   auto* target = command->add_option_group("target", "what to look at");
-  target->add_option("TARGET", options->what, "a process id, a core file or a minidump");
-  target->add_option("-p,--pid", options->pid, "a process id")->check(number_between(1, INT32_MAX));
-  target->add_option("--core", options->core, "a core file");
+  target->add_option("TARGET", options->what, "a process id, a core file or a minidump")->type_name("PID|FILE");
+  target->add_option("-p,--pid", options->pid, "a process id")->check(number_between(1, INT32_MAX))->type_name("PID");
+  target->add_option("--core", options->core, "a core file")->type_name("FILE");
   target->require_option(1);
-  command->add_option("-e,--core-exe,--executable", options->files.executable,
-                      "the program's own file, whatever the dump calls it");
-  command->add_option("--sysroot", options->files.sysroot, "where the files of a dump are found, before /");
-  command->add_option("--debug-dir", options->debug_directory,
-                      "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug");
+  command
+      ->add_option("-e,--core-exe,--executable", options->files.executable,
+                   "the program's own file, whatever the dump calls it")
+      ->type_name("FILE");
+  command->add_option("--sysroot", options->files.sysroot, "where the files of a dump are found, before /")
+      ->type_name("DIR");
+  command
+      ->add_option("--debug-dir", options->debug_directory,
+                   "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug")
+      ->type_name("DIR");
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")
       ->capture_default_str()
-      ->check(number_between(1, kMostNumber));
+      ->check(number_between(1, kMostNumber))
+      ->type_name("N");
   command
       ->add_option("--repeat", options->output.repeat, "walk a process so many times; it is stopped for each walk only")
       ->capture_default_str()

@@ -47,4 +47,9 @@ for library in "$lib/libwindlass.so" "$lib/libwindlass-symbols.so"; do
     exit 1
   fi
 done
-if [ -e "$work/prefix/bin/windlass" ]; then "$work/prefix/bin/windlass" --version; fi
+if [ -e "$work/prefix/bin/windlass" ]; then
+  "$work/prefix/bin/windlass" --version
+  for page in man/man1/windlass-record.1 bash-completion/completions/windlass zsh/vendor-completions/_windlass fish/vendor_completions.d/windlass.fish; do
+    [ -s "$work/prefix/share/$page" ] || { echo "share/$page is not installed"; exit 1; }
+  done
+fi
