@@ -98,7 +98,8 @@ void register_view(CLI::App& app, int& status) {
       ->capture_default_str()
       ->check(number_between(0, 65535))
       ->type_name("PORT");
-  command->add_flag("!--no-browser", arguments->view.browser, "print the address only");
+  command->add_flag_callback(
+      "--no-browser", [arguments] { arguments->view.browser = false; }, "print the address only");
   command->callback([arguments, &status] {
     if (const auto profile = read_profile(arguments->file, "view", status))
       status = view(*profile, shown_profile(arguments->file), arguments->view);
