@@ -213,6 +213,7 @@ TEST(GoRows, AnOutermostFunctionHasNoCaller) {
   }
 }
 
+#ifdef __x86_64__  // the system's ucontext_t is of the machine that the test is built for
 // As the kernel leaves it: at the handler's return rsp points to the ucontext_t.
 TEST(GoRows, AHandlersReturnLeadsToWhatWasInterrupted) {
   fake::Program program;
@@ -240,8 +241,12 @@ TEST(GoRows, AHandlersReturnLeadsToWhatWasInterrupted) {
     ASSERT_NE(row.registers.find(number), nullptr) << number;
     EXPECT_EQ(*row.registers.find(number), RegisterRule::at_register(7, at(reg))) << number;
   }
-  fake::Program other(Architecture::kAArch64);
-  EXPECT_EQ(rows_of(other, other.add("runtime.sigreturn", fake::Code(8, 0), {{8, 0}})), Rows());
+}
+#endif
+
+TEST(GoRows, AHandlersReturnOnAArch64IsNotDescribed) {
+  fake::Program program(Architecture::kAArch64);
+  EXPECT_EQ(rows_of(program, program.add("runtime.sigreturn", fake::Code(8, 0), {{8, 0}})), Rows());
 }
 
 TEST(GoRows, WhatIsReturnedToAtItsFirstInstructionBeginsInFrontOfIt) {
@@ -269,8 +274,7 @@ TEST(GoRows, CallersOfWhoGivesTheThreadAnotherGoroutineAreNotOfIt) {
   EXPECT_EQ(rows_of(other, other.add("runtime.execute", words({0xd65f03c0}), {{4, 0}})), (Rows{"0-4 r31+0 pc=r30"}));
 }
 
-// ---- other stacks
-// ---------------------------------------------------------------------------------------------------
+// ---- other stacks ---------------------------------------------------------------------------------------------------
 
 // push rbp, and what switches.
 fake::Code pushed(const fake::Code& code) {
