@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "support/perf_stacks.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -84,33 +84,16 @@ class PerfInject : public JitDebuggers, public testing::WithParamInterface<const
 // Without unwind information in the file perf goes wrong at the first frame that only that explains. Code that moves is
 // found at both of its places.
 TEST_P(PerfInject, MakesWholeStacksOfAJitdump) {
-  if (run("command -v perf").status != 0) GTEST_SKIP() << "SKIPPED: there is no perf (package linux-perf)";
-  const auto record = fmt::format(
-      "cd '{}' && perf record -q -k mono -e cpu-clock -F 199 --call-graph dwarf,16384 -o raw '{}' {} . 1 2>&1", folder_,
-      WINDLASS_JIT_TARGET, GetParam());
-  auto recorded = run(record);
-  if (recorded.status != 0) recorded = run(record);  // perf 6.1 crashes now and then where it reads build ids
-  if (recorded.status != 0) GTEST_SKIP() << "SKIPPED: perf cannot record here: " << recorded.output.substr(0, 200);
-  const auto script =
-      run(fmt::format("cd '{0}' && JITDUMPDIR='{0}' perf inject --jit -i raw -o injected 2>&1 && perf script -i "
-                      "injected -F comm,ip,sym 2>&1",
-                      folder_));
-  ASSERT_EQ(script.status, 0) << script.output.substr(0, 2000);
+  const auto perf = test::perf_stacks(folder_, fmt::format("'{}' {} . 1", WINDLASS_JIT_TARGET, GetParam()));
+  if (!perf.skipped.empty()) GTEST_SKIP() << perf.skipped;
+  const std::string seen = perf.script.output.substr(0, 3000);
+  ASSERT_EQ(perf.script.status, 0) << seen;
   std::size_t samples = 0, whole = 0;
-  std::istringstream lines(script.output);
-  std::string stack;
-  const auto end_sample = [&] {
-    if (stack.find("in_code") != std::string::npos) {
-      ++samples;
-      whole += in_order(stack, chain("", "")) ? 1 : 0;
-    }
-    stack.clear();
-  };
-  for (std::string line; std::getline(lines, line);) line.empty() ? end_sample() : void(stack += line + "\n");
-  end_sample();
+  for (const std::string& stack : perf.stacks)
+    if (stack.find("in_code") != std::string::npos) ++samples, whole += in_order(stack, chain("", "")) ? 1 : 0;
   fmt::print("perf: {} samples in the code, {} whole\n", samples, whole);
-  EXPECT_GT(samples, 100u) << script.output.substr(0, 2000);
-  EXPECT_EQ(whole, samples) << script.output.substr(0, 3000);
+  EXPECT_GT(samples, 100u) << seen;
+  EXPECT_EQ(whole, samples) << seen;
 }
 INSTANTIATE_TEST_SUITE_P(Ways, PerfInject, testing::Values("jitdump", "moved"),
                          [](const auto& way) { return std::string(way.param); });

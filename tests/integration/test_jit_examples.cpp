@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "support/perf_stacks.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -70,31 +71,20 @@ TEST_P(JitExamples, Gdb) {
 }
 
 TEST_P(JitExamples, PerfInject) {
-  if (run("command -v perf").status != 0) GTEST_SKIP() << "SKIPPED: there is no perf (package linux-perf)";
-  const auto record =
-      fmt::format("perf record -q -k mono -e cpu-clock -F 199 --call-graph dwarf,16384 -o raw '{}' spin .", program_);
-  auto recorded = in_folder(record);
-  if (recorded.status != 0) recorded = in_folder(record);  // perf 6.1 crashes now and then where it reads build ids
-  if (recorded.status != 0) GTEST_SKIP() << "SKIPPED: perf cannot record here: " << recorded.output.substr(0, 200);
-  const auto script =
-      in_folder("JITDUMPDIR=. perf inject --jit -i raw -o injected && perf script -i injected -F comm,ip,sym");
-  ASSERT_EQ(script.status, 0) << script.output.substr(0, 2000);
+  const auto perf = test::perf_stacks(folder_, fmt::format("'{}' spin .", program_));
+  if (!perf.skipped.empty()) GTEST_SKIP() << perf.skipped;
+  ASSERT_EQ(perf.script.status, 0) << perf.script.output.substr(0, 2000);
   std::size_t samples = 0, good = 0;
-  std::istringstream lines(script.output);
-  std::string stack, first_bad;
-  const auto end_sample = [&] {
-    if (stack.find("called_back") != std::string::npos && stack.find("_Unwind_") == std::string::npos) {
-      ++samples;
-      const bool is_whole = whole(stack, GetParam(), " ", "\n");
-      good += is_whole ? 1 : 0;
-      if (!is_whole && first_bad.empty()) first_bad = stack;
-    }
-    stack.clear();
-  };
-  for (std::string line; std::getline(lines, line);) line.empty() ? end_sample() : void(stack += line + "\n");
-  end_sample();
+  std::string first_bad;
+  for (const std::string& stack : perf.stacks) {
+    if (stack.find("called_back") == std::string::npos || stack.find("_Unwind_") != std::string::npos) continue;
+    ++samples;
+    const bool is_whole = whole(stack, GetParam(), " ", "\n");
+    good += is_whole ? 1 : 0;
+    if (!is_whole && first_bad.empty()) first_bad = stack;
+  }
   fmt::print("perf: {} samples above the generated code, {} whole\n", samples, good);
-  EXPECT_GT(samples, 50u) << script.output.substr(0, 2000);
+  EXPECT_GT(samples, 50u) << perf.script.output.substr(0, 2000);
   EXPECT_EQ(good, samples) << first_bad;
 }
 

@@ -182,35 +182,38 @@ void TableBuilder::end_function() {
   functions_.push_back({function_begin_, function_end_, function_first_row_, rows_.size()});
 }
 
-// Indexes by begin; of equal ones the first given comes last, because the sweep lets the later one win.
-std::vector<std::uint32_t> TableBuilder::sorted_functions() const {
+// By begin; of equal ones the first given comes last, because the sweep lets the later one win.
+void TableBuilder::sort_functions() {
+  if (std::exchange(sorted_, true)) return;
   std::uint64_t lowest = ~0ull, highest = 0;
   for (const Function& function : functions_) {
     lowest = std::min(lowest, function.begin);
     highest = std::max(highest, function.begin);
   }
   const auto count = static_cast<std::uint32_t>(functions_.size());
-  std::vector<std::uint32_t> order(count);
+  order_.resize(count);
   if (highest - lowest > 0xffffffff) {
-    std::iota(order.rbegin(), order.rend(), 0u);
-    std::ranges::stable_sort(order, {}, [this](std::uint32_t i) { return functions_[i].begin; });
-    return order;
+    std::iota(order_.rbegin(), order_.rend(), 0u);
+    std::ranges::stable_sort(order_, {}, [this](std::uint32_t i) { return functions_[i].begin; });
+    return;
   }
   std::vector<Keyed> keys(count);
   for (std::uint32_t i = 0; i < count; ++i)
     keys[count - 1 - i] = {static_cast<std::uint32_t>(functions_[i].begin - lowest), i};
   radix_sort(keys);
-  for (std::uint32_t i = 0; i < count; ++i) order[i] = keys[i].index;
-  return order;
+  for (std::uint32_t i = 0; i < count; ++i) order_[i] = keys[i].index;
 }
 
 // Functions of one row for the gaps in which another rule holds than that of the row before.
 void TableBuilder::add_small_gaps(FunctionRef<void(SmallGap&)> look) {
-  const std::vector<std::uint32_t> order = sorted_ ? std::vector<std::uint32_t>() : sorted_functions();
   const std::size_t count = functions_.size();
+  if (count > kMostFunctions) return;  // finish() says so
+  sort_functions();
+  std::vector<std::uint32_t> with_gaps;
+  with_gaps.reserve(count);
   std::size_t before = 0;  // of those so far the one that ends last
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = order.empty() ? i : order[i];
+    const std::size_t at = order_.empty() ? i : order_[i];
     const std::uint64_t begin = functions_[before].end, end = functions_[at].begin;
     const std::uint64_t alignment = end & (0 - end);
     if (i != 0 && begin < end && end - begin <= kPaddingGap && end - begin >= alignment) {
@@ -220,12 +223,14 @@ void TableBuilder::add_small_gaps(FunctionRef<void(SmallGap&)> look) {
       const PackedRule packed = PackedRule::of(gap.rule);
       if (packed != PackedRule::of(rule)) {
         rows_.push_back({0, rules_.intern(packed)});
+        with_gaps.push_back(static_cast<std::uint32_t>(functions_.size()));
         functions_.push_back({begin, end, rows_.size() - 1, rows_.size()});
-        sorted_ = false;
       }
     }
+    with_gaps.push_back(static_cast<std::uint32_t>(at));
     if (i == 0 || functions_[at].end >= functions_[before].end) before = at;
   }
+  if (with_gaps.size() != count) order_ = std::move(with_gaps);
 }
 
 // The final index of every rule number: 0 for "none", then by falling use.
@@ -245,9 +250,9 @@ class TableBuilder::Sweep {
  public:
   Sweep(TableBuilder& builder, PageWriter& writer) : builder_(builder), out_(writer, builder.executable_) {}
 
-  // `order`: the functions by begin; empty if they are so already.
-  void run(std::span<const std::uint32_t> order) {
+  void run() {
     const std::vector<Function>& functions = builder_.functions_;
+    const std::span<const std::uint32_t> order = builder_.order_;
     at_ = order.empty() ? functions.front().begin : functions[order.front()].begin;
     for (std::size_t i = 0; i < functions.size(); ++i) {
       if (i + kAhead < order.size()) fetch_ahead(order.data() + i);
@@ -316,14 +321,14 @@ class TableBuilder::Sweep {
   std::vector<Open> fallback_;  // the same; these hold where open_ is empty
 };
 
-Expected<UnwindTable> TableBuilder::finish(FunctionRef<void(SmallGap&)> look) {
+Expected<UnwindTable> TableBuilder::finish() {
   UnwindTable table;
   table.x_reg_ = x_reg_;
   table.stats_ = stats_;
   if (functions_.empty()) return table;
-  if (functions_.size() > 0xffffffff)
+  if (functions_.size() > kMostFunctions)
     return fail(ErrorCode::kLimit, "too many functions in one module", 0, functions_.size());
-  add_small_gaps(look);
+  sort_functions();
 
   std::uint64_t begin = ~0ull, end = 0;
   for (const Function& function : functions_) {
@@ -340,7 +345,7 @@ Expected<UnwindTable> TableBuilder::finish(FunctionRef<void(SmallGap&)> look) {
 
   const std::vector<std::uint32_t> order = number_by_use();
   PageWriter writer(order, first_page, static_cast<std::uint32_t>(page_count), rows_.size());
-  Sweep(*this, writer).run(sorted_ ? std::vector<std::uint32_t>() : sorted_functions());
+  Sweep(*this, writer).run();
   writer.finish();
 
   table.first_page_ = first_page;

@@ -24,7 +24,7 @@ namespace windlass::table {
 //   find a row: they take the entry with the greatest begin at or below the pc, and give up where that one has ended.
 // - Functions given after begin_fallback() hold only where no function given before it does.
 // - A gap of less than 16 bytes between two functions is padding no call returns to: the row before it goes on. Where
-//   alignment does not explain the gap, finish() may be told what is there. Larger gaps get the all-zero rule.
+//   alignment does not explain the gap, add_small_gaps() may put another rule. Larger gaps get the all-zero rule.
 // - With `executable` ranges given, functions are clipped to them; what lies outside is counted in TableStats.
 //
 // There is no limit on rows, rules and functions; the covered address range is limited to WL_MAX_PAGES pages.
@@ -62,13 +62,15 @@ class TableBuilder {
     std::uint64_t begin, end;
     TraceRule rule;
   };
-  // kLimit if the functions span more than WL_MAX_PAGES pages. The builder is used up. `look` sees small gaps,
-  // ascending.
-  [[nodiscard]] Expected<UnwindTable> finish(FunctionRef<void(SmallGap&)> look = kLeaveGaps);
+  // Calls `look` for each small gap, ascending. After the last function.
+  void add_small_gaps(FunctionRef<void(SmallGap&)> look);
+
+  // kLimit if the functions span more than WL_MAX_PAGES pages. The builder is used up.
+  [[nodiscard]] Expected<UnwindTable> finish();
 
  private:
   static constexpr std::uint64_t kPaddingGap = 15;
-  static constexpr auto kLeaveGaps = [](SmallGap&) {};
+  static constexpr std::size_t kMostFunctions = 0x7fffffff;  // so that each may have a small gap behind it
 
   static constexpr std::uint32_t kNoRule = 0xffffffff;  // no rule has this number
 
@@ -87,8 +89,7 @@ class TableBuilder {
 
   void add_row(std::uint32_t offset, std::uint32_t number);
   void unusual_row(std::uint64_t begin, std::uint32_t number);
-  void add_small_gaps(FunctionRef<void(SmallGap&)> look);
-  [[nodiscard]] std::vector<std::uint32_t> sorted_functions() const;
+  void sort_functions();
   [[nodiscard]] std::vector<std::uint32_t> number_by_use() const;
 
   std::vector<AddressRange> executable_;                      // sorted, disjoint
@@ -97,7 +98,8 @@ class TableBuilder {
   RuleSet rules_;
   RawBuffer<Row> rows_;
   std::vector<Function> functions_;
-  bool sorted_ = true;
+  bool sorted_ = true;                // functions_ is ascending, or order_ is made
+  std::vector<std::uint32_t> order_;  // indexes of functions_ as the sweep takes them; empty: as they are
 
   // The function being given.
   std::uint64_t function_begin_ = 0;

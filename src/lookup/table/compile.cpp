@@ -225,7 +225,8 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     };
     others.each(found, of_section, of_other);
     SmallGaps gaps(image, executable, x_reg);
-    return builder.finish([&](TableBuilder::SmallGap& gap) { gaps.look_at(gap); });
+    builder.add_small_gaps([&](TableBuilder::SmallGap& gap) { gaps.look_at(gap); });
+    return builder.finish();
   };
   const Architecture architecture = image::architecture_of(image.machine());
   const auto choose = [&](const CfaRegisterUse& used) {

@@ -157,7 +157,8 @@ static Mapping mapping_of(const os::ProcMap& map, const ProcessTable::CodeLocati
           .module = placement.module,
           .bias = placement.bias,
           .kind = placement.kind,
-          .silent = placement.silent};
+          .silent = placement.silent,
+          .interpreter = placement.interpreter};
 }
 
 void ProcessTable::map(const ProcessEvent& event) {
@@ -331,7 +332,6 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
   set->set_published(open_published(tgid, parent, all, known.published()));
-  bool has_interpreter = false;
   for (const os::ProcMap& map : all) {
     if (!map.executable || os::shows_jitdump(map)) continue;
     if (set->mappings().size() >= kMaxMappings) {
@@ -344,11 +344,9 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                        ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
                                        : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
-    has_interpreter |= placement.interpreter;
     set->add(mapping_of(map, placement));
   }
-  if (has_interpreter) {
-    set->expect_interpreter();
+  if (set->expects_interpreter()) {
     const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid)); };
     set->set_interpreters(runtimes::find_interpreters(all, open_memory, known.interpreters()));
   }
@@ -379,7 +377,7 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   process.scan_time = now;
   process.exit_time = 0;
   constexpr std::uint64_t kLoading = 1'000'000'000;
-  if (set->misses_interpreter() && now < process.changed + kLoading) want_scan(process);
+  if (set->expects_interpreter() && set->interpreters().empty() && now < process.changed + kLoading) want_scan(process);
   process.maps.set(std::move(set));
   mark(process);
   return true;

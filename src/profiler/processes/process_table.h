@@ -6,6 +6,7 @@
 // lower).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,6 +34,7 @@ struct Mapping {
   MappingKind kind = MappingKind::kFile;
   std::uint64_t publisher = 0;  // PublishedCode::address() of what answers for it, a file's code, too; 0: nothing does
   bool silent = false;          // of a file that does not answer and is not in memory
+  bool interpreter = false;     // of a file with an interpreter (runtimes::has_interpreter)
   [[nodiscard]] bool generated() const { return kind == MappingKind::kGenerated; }
   [[nodiscard]] bool published() const { return publisher != 0; }
   bool operator==(const Mapping&) const = default;
@@ -53,9 +55,9 @@ class MapSet {
   [[nodiscard]] const manager::PublishedCodes& published() const { return published_; }
   void set_interpreters(manager::Interpreters interpreters) { interpreters_ = std::move(interpreters); }
   [[nodiscard]] const manager::Interpreters& interpreters() const { return interpreters_; }
-  // A file has an interpreter that is not in memory yet: a loader maps the parts of a file one after another.
-  void expect_interpreter() { expects_interpreter_ = true; }
-  [[nodiscard]] bool misses_interpreter() const { return expects_interpreter_ && interpreters_.empty(); }
+  // Is code of a file with an interpreter there? The interpreter itself may not be in memory yet: a loader maps the
+  // parts of a file one after another.
+  [[nodiscard]] bool expects_interpreter() const { return std::ranges::any_of(mappings_, &Mapping::interpreter); }
   // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
@@ -65,7 +67,6 @@ class MapSet {
   std::vector<Mapping> mappings_;
   manager::PublishedCodes published_;
   manager::Interpreters interpreters_;
-  bool expects_interpreter_ = false;
 };
 
 // A set that its owner goes on changing while others have what it was.
@@ -120,8 +121,8 @@ class ProcessTable {
     std::uint64_t bias = 0;
     MappingKind kind = MappingKind::kGenerated;
     bool pe = false;           // of a PE image
-    bool interpreter = false;  // of a file with an interpreter (runtimes::has_interpreter)
-    bool silent = false;       // Mapping's
+    bool interpreter = false;  // Mapping's, as `silent`
+    bool silent = false;
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
   struct Image {

@@ -43,9 +43,6 @@ struct RecorderOptions {
 struct RecordingProgress {
   double seconds = 0;
   std::uint64_t samples = 0, complete = 0, lost = 0, raw = 0;
-  [[nodiscard]] double complete_share() const {
-    return samples == 0 ? 1 : static_cast<double>(complete) / static_cast<double>(samples);
-  }
 };
 
 class Recorder {

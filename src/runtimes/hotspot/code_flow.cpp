@@ -18,7 +18,7 @@ using Kind = StackEffect::Kind;
 using Cfa = FrameState::Cfa;
 using Place = FrameState::Place;
 
-constexpr std::int32_t kSlot = kWord, kSenderAt = -kSlot;  // frame::interpreter_frame_sender_sp_offset * 8
+constexpr std::int32_t kSenderAt = -kWord;  // frame::interpreter_frame_sender_sp_offset * 8
 constexpr RegisterNumber kRdx = 1, kR13 = 13;
 
 // CFA = rsp + cfa + (rbx + 15 & -16), or rsp + cfa + rbx.
@@ -27,10 +27,10 @@ struct AboveRoom {
   std::uint8_t code[9];
 };
 constexpr auto kAboveRoom = [] {
-  std::array<AboveRoom, 2 * AboveRoom::kMost / kSlot> all{};
+  std::array<AboveRoom, 2 * AboveRoom::kMost / kWord> all{};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool aligned = i >= all.size() / 2;
-    const auto cfa = static_cast<unsigned>(i % (all.size() / 2) * kSlot);
+    const auto cfa = static_cast<unsigned>(i % (all.size() / 2) * kWord);
     all[i] = {{0x77, static_cast<std::uint8_t>(0x80 | (cfa & 0x7f)), static_cast<std::uint8_t>(cfa >> 7),  // breg7 cfa
                0x73, static_cast<std::uint8_t>(aligned ? 15 : 0),                                          // breg3 15
                static_cast<std::uint8_t>(aligned ? 0x40 : 0x31), 0x1f, 0x1a,  // lit16 neg and
@@ -40,8 +40,8 @@ constexpr auto kAboveRoom = [] {
 }();
 
 bool set_above_room(FrameRow& row, std::int32_t cfa, bool aligned) {
-  if (cfa < 0 || cfa >= AboveRoom::kMost || cfa % kSlot != 0) return false;
-  const AboveRoom& found = kAboveRoom[static_cast<std::size_t>(cfa / kSlot) + (aligned ? kAboveRoom.size() / 2 : 0)];
+  if (cfa < 0 || cfa >= AboveRoom::kMost || cfa % kWord != 0) return false;
+  const AboveRoom& found = kAboveRoom[static_cast<std::size_t>(cfa / kWord) + (aligned ? kAboveRoom.size() / 2 : 0)];
   row.expressions = ByteView(found.code, sizeof found.code);
   row.cfa = CfaRule::expression({0, sizeof found.code});
   return true;
@@ -59,7 +59,7 @@ void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
 FrameState FrameState::at_entry() {
   FrameState state;
   state.cfa_kind = Cfa::kAtSp;
-  state.cfa = kSlot;
+  state.cfa = kWord;
   state.return_kind = Place::kAtSp;
   state.fp_kind = Place::kRegister;
   return state;
@@ -75,11 +75,11 @@ FrameState FrameState::throwing() {
 
 FrameState FrameState::in_body(std::uint32_t frame_bytes) {
   FrameState state = at_entry();
-  const auto depth = static_cast<std::int32_t>(frame_bytes) + kSlot;
+  const auto depth = static_cast<std::int32_t>(frame_bytes) + kWord;
   state.cfa = depth;
-  state.return_at = depth - kSlot;
+  state.return_at = depth - kWord;
   state.fp_kind = Place::kAtSp;
-  state.fp_at = depth - 2 * kSlot;
+  state.fp_at = depth - 2 * kWord;
   return state;
 }
 
@@ -87,13 +87,13 @@ FrameState FrameState::interpreted() {
   FrameState state;
   state.cfa_kind = Cfa::kSenderSlot;
   state.return_kind = state.fp_kind = Place::kAtFp;
-  state.return_at = kSlot;
+  state.return_at = kWord;
   state.fp_is_frame = true;
   return state;
 }
 
 FrameState FrameState::in_continuation(std::uint32_t entry_bytes) {
-  return in_body((entry_bytes + 15) / 16 * 16 + kSlot);
+  return in_body((entry_bytes + 15) / 16 * 16 + kWord);
 }
 
 FrameState FrameState::entering_interpreter() {
@@ -169,7 +169,7 @@ class Follower {
     }
   }
   // call to the next instruction: pushes its own address.
-  void push_pc() { move(-kSlot); }
+  void push_pc() { move(-kWord); }
 
  private:
   [[nodiscard]] static bool is(std::span<const std::byte> code, std::initializer_list<int> bytes) {
@@ -250,7 +250,7 @@ class Follower {
       if (state.cfa_kind != Cfa::kAboveAligned) return false;
       state.cfa_kind = Cfa::kSenderInRbx;
       state.return_kind = state.fp_kind = Place::kAtCfa;
-      state.return_at = -kSlot, state.fp_at = -2 * kSlot;
+      state.return_at = -kWord, state.fp_at = -2 * kWord;
     } else {
       return false;
     }
@@ -281,16 +281,16 @@ class Follower {
   // sp becomes something else, but where it was is known by a copy.
   void go_by_copy() {
     const bool knows = state.has_sp_copy && state.cfa_kind == Cfa::kAtSp;
-    const bool in_place = state.return_kind == Place::kAtSp && state.return_at == state.cfa - kSlot;
+    const bool in_place = state.return_kind == Place::kAtSp && state.return_at == state.cfa - kWord;
     lose_sp();
     if (!knows) return;
     state.cfa_kind = Cfa::kAtCopy;
     state.cfa = state.sp_copy_cfa;
-    if (in_place) state.return_kind = Place::kAtCfa, state.return_at = -kSlot;
+    if (in_place) state.return_kind = Place::kAtCfa, state.return_at = -kWord;
   }
 
   void save_fp(std::int32_t at) {
-    const std::int32_t own = state.return_kind == Place::kAtSp ? state.return_at - kSlot : -1;
+    const std::int32_t own = state.return_kind == Place::kAtSp ? state.return_at - kWord : -1;
     if (state.fp_kind == Place::kRegister && at == own) state.fp_kind = Place::kAtSp, state.fp_at = at;
   }
 
@@ -305,7 +305,7 @@ class Follower {
   void push(RegisterNumber reg) {
     const bool is_return = state.return_kind == Place::kRegister && reg == state.return_register;
     const bool is_copy = state.has_return_copy && reg == state.return_copy;
-    move(-kSlot);
+    move(-kWord);
     if (reg == x86_64::kRbp && state.fp_kind == Place::kRegister) state.fp_kind = Place::kAtSp, state.fp_at = 0;
     if (is_adapter_ && state.cfa_kind == Cfa::kAtCopy && state.fp_kind == Place::kRegister && (is_return || is_copy))
       state = FrameState::at_entry();  // of the method that comes next, which returns from there
@@ -329,7 +329,7 @@ class Follower {
       lose_frame();
     }
     if (reg == x86_64::kRbx) lose_rbx();
-    move(kSlot);
+    move(kWord);
   }
 
   // rbp is sp now: what is known by sp may be lost later on, and stays known by rbp.
@@ -348,8 +348,8 @@ class Follower {
     }
     state.fp_kind = Place::kRegister;
     state.fp_is_frame = false;
-    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kAtSp, state.return_at -= kSlot;
-    if (state.cfa_kind == Cfa::kAtFp) state.cfa_kind = Cfa::kAtSp, state.cfa -= kSlot;
+    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kAtSp, state.return_at -= kWord;
+    if (state.cfa_kind == Cfa::kAtFp) state.cfa_kind = Cfa::kAtSp, state.cfa -= kWord;
     if (state.cfa_kind == Cfa::kSenderSlot) state.cfa_kind = state.sender_in_rbx ? Cfa::kSenderInRbx : Cfa::kUnknown;
   }
 

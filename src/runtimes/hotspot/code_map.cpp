@@ -166,7 +166,7 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   if (*size > kMaxCode || *data > *size || blob.begin <= at || blob.begin >= blob.end)
     return fail(ErrorCode::kMalformed, "a blob of code that is none", at, *size);
   constexpr std::int32_t kMostWords = 1 << 17;
-  if (*frame > 1 && *frame < kMostWords) blob.frame_bytes = (*frame - 1) * std::int32_t{kWord};
+  if (*frame > 1 && *frame < kMostWords) blob.frame_bytes = (*frame - 1) * kWord;
   blob.name = read_text(memory, *name, kLongestName);
   blob.kind = kind_of(blob.name, blob.frame_bytes);
   if (blob.is_compiled()) read_method(memory, blob);

@@ -15,7 +15,7 @@
 
 namespace windlass::runtimes::hotspot {
 
-inline constexpr std::uint32_t kWord = 8;
+inline constexpr std::int32_t kWord = 8;  // bytes: of a pointer, and of a slot of the stack
 
 // A stretch of code that is one thing: all of a blob, or one codelet of the interpreter.
 struct Blob {

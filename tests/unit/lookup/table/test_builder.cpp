@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "support/table_reference.h"
 
@@ -158,6 +160,34 @@ TEST(Builder, FunctionOfSixteenGigabytes) {
     for (std::uint64_t at = edge - 3; at != edge + 3; ++at) expect_same(*table, reference, at);
   EXPECT_EQ(table->stats().functions, 1u);
   EXPECT_LT(table->pages().size_bytes(), 4096u);  // pages one rule covers are shared
+}
+
+// Between 0x1004 and 0x1011, and between 0x1020 and 0x1023: in both alignment explains less. Functions in any order.
+TEST(Builder, RulesOfSmallGaps) {
+  for (const bool in_order : {true, false}) {
+    SCOPED_TRACE(in_order);
+    TableBuilder builder;
+    const auto add = [&](std::uint64_t begin, std::uint64_t end, std::int32_t offset) {
+      builder.begin_function(begin, end);
+      builder.row(begin, rsp(offset));
+      builder.end_function();
+    };
+    if (!in_order) add(0x1023, 0x1030, 3);
+    add(0x1000, 0x1004, 1);
+    add(0x1011, 0x1020, 2);
+    if (in_order) add(0x1023, 0x1030, 3);
+    std::vector<std::uint64_t> seen;
+    builder.add_small_gaps([&](TableBuilder::SmallGap& gap) {
+      seen.insert(seen.end(), {gap.begin, gap.end, static_cast<std::uint64_t>(gap.rule.cfa_offset)});
+      if (gap.begin == 0x1004) gap.rule = rsp(7);
+    });
+    EXPECT_EQ(seen, (std::vector<std::uint64_t>{0x1004, 0x1011, 1, 0x1020, 0x1023, 2}));
+    const auto table = builder.finish();
+    ASSERT_TRUE(table);
+    const std::pair<std::uint64_t, int> expected[] = {{0x1003, 1}, {0x1004, 7}, {0x1010, 7}, {0x1011, 2},
+                                                      {0x1022, 2}, {0x1023, 3}, {0x102f, 3}};
+    for (const auto& [at, offset] : expected) EXPECT_EQ(table->find(at).cfa_offset, offset) << std::hex << at;
+  }
 }
 
 TEST(Builder, MoreRulesThanThePalette) {
