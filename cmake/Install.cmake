@@ -18,6 +18,15 @@ if(TARGET windlass-cli)
 endif()
 if(TARGET windlass-pages)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+  # Licences: Windlass's own, and those of the scripts that the page has.
+  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/windlass)
+  file(GLOB web_licences RELATIVE ${PROJECT_BINARY_DIR}/web ${PROJECT_BINARY_DIR}/web/*/LICENSE)
+  foreach(licence IN LISTS web_licences)
+    cmake_path(GET licence PARENT_PATH package)
+    install(FILES ${PROJECT_BINARY_DIR}/web/${licence} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/windlass/third-party RENAME ${package}.txt)
+  endforeach()
+  configure_file(cmake/windlass-record.service.in ${PROJECT_BINARY_DIR}/windlass-record.service @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/windlass-record.service DESTINATION lib/systemd/system)
 endif()
 
 configure_package_config_file(cmake/windlass-config.cmake.in ${PROJECT_BINARY_DIR}/windlass-config.cmake

@@ -11,14 +11,15 @@ namespace windlass::cli {
 
 std::string version_text() {
   const ZyanU64 zydis = ZydisGetVersion();
+  const std::string commit = *kCommit == 0 ? "" : fmt::format(" (commit {})", kCommit);
   return fmt::format(
-      "windlass {}, {}\n"
+      "windlass {}{}, {}\n"
       "BPF programs inside, loaded by libbpf {}.{}\n"
       "x86 instructions read by Zydis {}.{}.{}\n"
       "debuginfod servers asked by {}, if DEBUGINFOD_URLS is set\n"
       "pages (report --html): {}",
-      WINDLASS_VERSION, kLinkage.file, libbpf_major_version(), libbpf_minor_version(), ZYDIS_VERSION_MAJOR(zydis),
-      ZYDIS_VERSION_MINOR(zydis), ZYDIS_VERSION_PATCH(zydis), kLinkage.debuginfod,
+      WINDLASS_VERSION, commit, kLinkage.file, libbpf_major_version(), libbpf_minor_version(),
+      ZYDIS_VERSION_MAJOR(zydis), ZYDIS_VERSION_MINOR(zydis), ZYDIS_VERSION_PATCH(zydis), kLinkage.debuginfod,
       exporter::html_available() ? "yes" : "no, npm was out of reach when this was built");
 }
 

@@ -12,6 +12,9 @@ struct Linkage {
 };
 extern const Linkage kLinkage;
 
+// The commit of the sources; "" if it is not known. cmake/commit.cmake writes it.
+extern const char* const kCommit;
+
 [[nodiscard]] std::string version_text();
 
 }  // namespace windlass::cli

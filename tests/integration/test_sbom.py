@@ -1,0 +1,39 @@
+#!/usr/bin/python3
+"""Does the bill of materials list what the command is made of?  test_sbom.py COMMAND SBOM WEB_FOLDER"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+command, web = sys.argv[1], pathlib.Path(sys.argv[3])
+document = json.loads(pathlib.Path(sys.argv[2]).read_text())
+packages = {package["name"]: package for package in document["packages"]}
+names = {package["SPDXID"] for package in document["packages"]}
+errors = []
+if document["spdxVersion"] != "SPDX-2.3" or not document["documentNamespace"]:
+    errors.append("no SPDX 2.3")
+
+# ldd finds the libraries in another way than the script.
+loaded = dict(re.findall(r"^\s*(\S+) => (/\S+)", subprocess.run(["ldd", command], text=True, capture_output=True, check=True).stdout, re.M))
+needed = re.findall(r"\(NEEDED\).*\[(.+)\]", subprocess.run(["readelf", "-dW", command], text=True, capture_output=True, check=True).stdout)
+for library in needed:
+    listed = [package for package in packages.values() if library in package["comment"].replace(",", "").split(" ")]
+    if len(listed) != 1 or not listed[0].get("versionInfo"):
+        errors.append(f"{library} has no package with a version")
+    elif library in loaded:
+        path = loaded[library]
+        owner = subprocess.run(["dpkg", "-S", path, "/usr" + path], text=True, capture_output=True).stdout
+        if not owner.startswith(listed[0]["name"] + ":"):
+            errors.append(f"{library} is not of {listed[0]['name']}: {owner.strip()}")
+for script in web.glob("*/package.json"):
+    facts = json.loads(script.read_text())
+    package = packages.get(facts["name"], {})
+    if (package.get("versionInfo"), package.get("licenseDeclared")) != (facts["version"], facts["license"]):
+        errors.append(f"{facts['name']} {facts['version']} ({facts['license']}) is not listed")
+for relation in document["relationships"]:
+    if not {relation["spdxElementId"], relation["relatedSpdxElement"]} <= names:
+        errors.append(f"a relation with an unknown package: {relation}")
+
+print("\n".join(errors) or f"{len(needed)} libraries and {len(packages)} packages")
+sys.exit(1 if errors else 0)
