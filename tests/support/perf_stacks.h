@@ -20,12 +20,16 @@ struct PerfStacks {
 // `program` runs in `folder`, where its jitdump is written.
 inline PerfStacks perf_stacks(const std::string& folder, const std::string& program) {
   PerfStacks seen;
-  if (run("command -v perf").status != 0) return {.skipped = "SKIPPED: there is no perf (package linux-perf)"};
+  const auto skipped = [&](const std::string& why) {
+    seen.skipped = "SKIPPED: " + why;
+    return seen;
+  };
+  if (run("command -v perf").status != 0) return skipped("there is no perf (package linux-perf)");
   const auto record = fmt::format(
       "cd '{}' && perf record -q -k mono -e cpu-clock -F 199 --call-graph dwarf,16384 -o raw {} 2>&1", folder, program);
   auto recorded = run(record);
   if (recorded.status != 0) recorded = run(record);  // perf 6.1 crashes now and then where it reads build ids
-  if (recorded.status != 0) return {.skipped = "SKIPPED: perf cannot record here: " + recorded.output.substr(0, 200)};
+  if (recorded.status != 0) return skipped("perf cannot record here: " + recorded.output.substr(0, 200));
   seen.script =
       run(fmt::format("cd '{}' && JITDUMPDIR=. perf inject --jit -i raw -o injected 2>&1 && perf script -i "
                       "injected -F comm,ip,sym 2>&1",
