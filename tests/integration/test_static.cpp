@@ -191,7 +191,7 @@ TEST_F(StaticRoot, RecordsAndWalksOtherPrograms) {
   const CommandResult recorded = in_root({"/windlass", "record", "-F", "997", "-o", "/p.pb.gz", "--", "/work", "3"});
   EXPECT_EQ(recorded.status, 0) << recorded.output;
   const Count samples = count(folder_ / "p.pb.gz");
-  EXPECT_GE(samples.all, 100u) << recorded.output;
+  EXPECT_GE(samples.all, 20u) << recorded.output;
   EXPECT_GE(static_cast<double>(samples.whole), kWhole * static_cast<double>(samples.all)) << recorded.output;
   const CommandResult report = in_root({"/windlass", "report", "/p.pb.gz"});
   EXPECT_EQ(report.status, 0) << report.output;
@@ -217,6 +217,21 @@ TEST_F(StaticRoot, RecordsBusyboxBesideIt) {
   EXPECT_TRUE(contains(report.output, "busybox+0x")) << report.output;
 }
 
+// A root as Alpine's: its C library is musl, which has no unwind information, and there is no other.
+TEST_F(StaticRoot, RecordsWhereMuslIsTheLibrary) {
+  const fs::path musl = "/lib/ld-musl-x86_64.so.1", program = WINDLASS_REPLAY_TARGET "_on_musl";
+  if (!fs::exists(musl) || !fs::exists(program)) GTEST_SKIP() << "musl is not here";
+  fs::create_directory(folder_ / "lib");
+  fs::copy_file(fs::canonical(musl), folder_ / musl.relative_path());
+  fs::copy_file(program, folder_ / "work");
+  const CommandResult recorded = in_root({"/windlass", "record", "-F", "997", "-o", "/p.pb.gz", "--", "/work", "3"});
+  EXPECT_EQ(recorded.status, 0) << recorded.output;
+  const Count samples = count(folder_ / "p.pb.gz");
+  EXPECT_GE(samples.all, 20u) << recorded.output;
+  EXPECT_GE(static_cast<double>(samples.whole), 0.9 * static_cast<double>(samples.all)) << recorded.output;
+  EXPECT_TRUE(contains(in_root({"/windlass", "report", "/p.pb.gz"}).output, "sort_some"));
+}
+
 TEST_F(StaticRoot, IsWhatTheDemoTakes) {
   if (!fs::exists(WINDLASS_DEMO)) GTEST_SKIP() << "the sources are not here";
   // In a copy of what it reads, so that an out/ that is there stays as it is.
@@ -226,7 +241,7 @@ TEST_F(StaticRoot, IsWhatTheDemoTakes) {
   const CommandResult demo = run(fmt::format("{0}/demo --static {0}/windlass 2>&1", folder_.string()));
   EXPECT_EQ(demo.status, 0) << demo.output;
   EXPECT_TRUE(contains(demo.output, "cc1plus")) << demo.output;
-  EXPECT_GE(count(folder_ / "out/demo.pb.gz").all, 100u) << demo.output;
+  EXPECT_GE(count(folder_ / "out/demo.pb.gz").all, 20u) << demo.output;
   EXPECT_FALSE(fs::exists(folder_ / "build")) << "it built something";
   EXPECT_EQ(run(fmt::format("{0}/demo --static {0}/none 2>&1", folder_.string())).status, 2);
 }
