@@ -28,9 +28,11 @@ void look(manager::JitdumpCode& code, std::uint64_t time) {
     reached = function.begin;
     FrameRow row;
     for (const std::uint64_t at : {function.begin, function.begin + (function.end - function.begin) / 2}) {
-      char room[16];
-      if (const auto known = code.function_at(at, time, room)) FUZZ_CHECK(known->file.size() < std::size_t{1} << 20);
-      (void)source->line_at(at);
+      std::vector<sources::NamedFunction> names;
+      (void)code.functions_at(at, 0, time, names);
+      FUZZ_CHECK(names.size() <= 1);
+      for (const auto& known : names)
+        FUZZ_CHECK(known.name.size() <= code.kMaxName && known.file.size() < std::size_t{1} << 20);
       if (source->row_at(at, row)) FUZZ_CHECK(row.begin <= at && at < row.end);
     }
     unsigned rows = 0;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lookup/sources/unwind_source.h"
+#include "lookup/sources/name_source.h"
 #include "os/proc_maps.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"

@@ -92,18 +92,19 @@ bool JitdumpCode::is_settled(std::uint64_t time, std::uint64_t ended) {
   return is();
 }
 
-std::optional<PublishedCode::Function> JitdumpCode::function_at(std::uint64_t address, std::uint64_t time,
-                                                                std::span<char> room) {
+std::uint64_t JitdumpCode::functions_at(std::uint64_t address, std::uint64_t /*function*/, std::uint64_t time,
+                                        std::vector<sources::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
+  if (time == kTimeSet) time = time_;
   read_until(time);
   const CodeHistory::Piece* piece = history_.find(address, time);
   if (piece == nullptr) piece = history_.find_first(address);
-  if (piece == nullptr || piece->function == CodeHistory::kGone) return std::nullopt;
+  if (piece == nullptr || piece->function == CodeHistory::kGone) return 0;
   const Known& known = functions_[piece->function];
-  const std::size_t size = std::min<std::size_t>(known.name_size, room.size());
-  std::memcpy(room.data(), texts_.data() + known.name_at, size);
+  const std::string_view name = std::string_view(texts_).substr(known.name_at, known.name_size);
   const auto [file, line] = line_in(*piece, address);
-  return Function{piece->begin, {room.data(), size}, file, line};
+  if (!name.empty()) to.push_back({std::string(name), std::string(file), line});
+  return piece->begin;
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
@@ -199,19 +200,6 @@ class JitdumpCode::Source final : public sources::UnwindSource {
     const auto found = function_at(address);
     return found ? found->begin : 0;
   }
-  Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const override {
-    const auto found = code_->function_at(address, code_->time_, to);
-    if (!found) return fail(ErrorCode::kNotFound, "no function contains the address", address);
-    return found->name;
-  }
-  Expected<sources::SourceLine> line_at(std::uint64_t address) const override {
-    const std::lock_guard hold(code_->lock_);
-    const CodeHistory::Piece* piece = code_->piece_at(address);
-    const auto [file, line] = piece != nullptr ? code_->line_in(*piece, address) : JitdumpLineTable::Line{};
-    if (line == 0) return fail(ErrorCode::kNotFound, "no line for the address", address);
-    return sources::SourceLine{file, line};
-  }
-
   // Those that are there at the time that was set.
   void for_each_function(sources::FunctionSink callback, sources::ErrorSink) const override {
     std::vector<sources::Function> functions;

@@ -37,7 +37,8 @@ class JitdumpCode final : public PublishedCode, private os::JitdumpVisitor {
   std::uint64_t rank() const override { return opened_; }
   void set_time(std::uint64_t time) override;
   // Where nothing had come by then: the first one that came. Runtimes tell of some code after it has run (HotSpot).
-  std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  std::uint64_t functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time,
+                             std::vector<sources::NamedFunction>& to) override;
   bool is_settled(std::uint64_t time, std::uint64_t ended) override;
   std::optional<Error> problem() const override;
   std::unique_ptr<sources::UnwindSource> make_source() override;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/address_range.h"
+#include "lookup/sources/name_source.h"
 #include "lookup/sources/unwind_source.h"
 #include "os/file_identity.h"
 #include "os/proc_maps.h"
@@ -21,11 +22,10 @@
 
 namespace windlass::manager {
 
-// Look-ups may come from several threads, but not during set_time().
-class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
+// The names of the code; make_source() has the rows. Look-ups may come from several threads, but not during set_time().
+class PublishedCode : public sources::NameSource, public std::enable_shared_from_this<PublishedCode> {
  public:
   PublishedCode(std::uint64_t address, const os::FileIdentity& file) : address_(address), file_(file) {}
-  virtual ~PublishedCode() = default;
   PublishedCode(const PublishedCode&) = delete;
   PublishedCode& operator=(const PublishedCode&) = delete;
 
@@ -39,25 +39,10 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   [[nodiscard]] virtual std::uint64_t end() const = 0;
   [[nodiscard]] virtual std::uint64_t rank() const = 0;
 
-  // Sets the moment for which its sources answer: CLOCK_MONOTONIC in ns. No look-up may be under way.
+  // Sets the moment for which it answers (kTimeSet), and its sources of rows: CLOCK_MONOTONIC in ns. No look-up may be
+  // under way.
   virtual void set_time(std::uint64_t time) = 0;
 
-  struct Function {
-    std::uint64_t begin = 0;
-    std::string_view name;       // In the room that was given.
-    std::string_view file = {};  // Of its source at that address; valid as long as this object.
-    std::uint32_t line = 0;      // 0: not known.
-  };
-  // The function that had an address at a time, with its name, cut if the room is too small.
-  [[nodiscard]] virtual std::optional<Function> function_at(std::uint64_t address, std::uint64_t time,
-                                                            std::span<char> room) = 0;
-  // The functions that had an address at a time, innermost inlined function first. `function` is the result of
-  // frame_function() of its source for the frame. Appends nothing if nothing is known. False: call function_at()
-  // instead.
-  virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/, std::uint64_t /*time*/,
-                            std::uint64_t& /*begin*/, std::vector<sources::NamedFunction>& /*to*/) {
-    return false;
-  }
   // True if no more names can arrive for code that ran at `time`. `ended` is when the process ended; 0: it lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
   // For code that runs threads on another stack: where each thread keeps its stack pointer there. None: not known yet,
@@ -88,7 +73,7 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Its error, if it has one.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 
-  // Its functions, in addresses of the process. The source keeps this object.
+  // The rows of its functions, in addresses of the process. The source keeps this object.
   [[nodiscard]] virtual std::unique_ptr<sources::UnwindSource> make_source() = 0;
 
  private:

@@ -81,18 +81,6 @@ Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t add
   return method;
 }
 
-std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::uint64_t address, std::uint64_t time,
-                                                                         std::span<char> room) {
-  const std::lock_guard hold(lock_);
-  see(time);
-  const auto method = method_at(address);
-  if (!method) return std::nullopt;
-  const std::string& name = (*method)->name;
-  const std::size_t size = std::min(name.size(), room.size());
-  std::memcpy(room.data(), name.data(), size);
-  return Function{(*method)->begin, {room.data(), size}};
-}
-
 std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) {
   const std::lock_guard hold(lock_);
   const auto method = method_at(address);
@@ -107,18 +95,17 @@ std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers
   return frame_functions_[*found] = frame_names_.size();
 }
 
-bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
-                               std::vector<sources::NamedFunction>& to) {
+std::uint64_t RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time,
+                                        std::vector<sources::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
   see(time);
   const auto method = method_at(address);
-  if (!method) return true;
-  begin = (*method)->begin;
+  if (!method) return 0;
   if (function != 0 && function <= frame_names_.size())
     to.push_back(frame_names_[function - 1]);
   else
     runtime_->functions_at(**method, address, to);
-  return true;
+  return (*method)->begin;
 }
 
 void RuntimeCode::note_code(const os::ProcMap& map) {
@@ -180,22 +167,6 @@ class RuntimeCode::Source final : public sources::UnwindSource {
     const auto method = find(address);
     return method ? (*method)->begin : 0;
   }
-  Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const override {
-    const auto found = code_->function_at(address, 0, to);
-    if (!found) return fail(ErrorCode::kNotFound, "no method contains the address", address);
-    return found->name;
-  }
-
-  std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) const override {
-    return code_->frame_function(address, frame, memory);
-  }
-  bool functions_at(std::uint64_t address, std::uint64_t function,
-                    std::vector<sources::NamedFunction>& to) const override {
-    std::uint64_t begin = 0;
-    const std::size_t before = to.size();
-    return code_->functions_at(address, function, 0, begin, to) && to.size() != before;
-  }
-
   // Those that have been asked for.
   void for_each_function(sources::FunctionSink callback, sources::ErrorSink) const override {
     std::vector<sources::Function> functions;

@@ -108,9 +108,9 @@ class RuntimeCode final : public manager::PublishedCode {
   std::uint64_t end() const override;
   std::uint64_t rank() const override { return ~std::uint64_t{0} - (runtime_->is_exact() ? 1 : 2); }
   void set_time(std::uint64_t time) override;
-  std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
-  bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
-                    std::vector<sources::NamedFunction>& to) override;
+  std::uint64_t functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time,
+                             std::vector<sources::NamedFunction>& to) override;
+  std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) override;
   void note_code(const os::ProcMap& map) override;
   wl_way way_to_stack() override;
   bool is_starting() override;
@@ -129,7 +129,6 @@ class RuntimeCode final : public manager::PublishedCode {
 
   void see(std::uint64_t time) const;
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
-  [[nodiscard]] std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory);
   void keep(const std::shared_ptr<const Method>& method);
   [[nodiscard]] bool is_last(const Method& method) const;
 

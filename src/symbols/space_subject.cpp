@@ -54,15 +54,7 @@ Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
     if (function != 0 && origin_.interpreted != nullptr) add_interpreted(function, place);
     return place;
   }
-  if (add_functions(*module, address, function, place)) return place;
-  const auto name = module->name_at(address, name_room_);
-  if (!name || name->empty()) return place;
-  place.name = modules_.keep(std::string(*name));
-  place.function_begin = module->function_start(address) - known.bias;
-  if (const auto source = module->line_at(address)) {
-    place.file = modules_.keep(std::string(source->file));
-    place.line = source->line;
-  }
+  if (module->names() != nullptr) add_functions(*module->names(), address, function, place);
   return place;
 }
 
@@ -80,20 +72,18 @@ void SpaceSubject::add_interpreted(std::uint64_t function, Place& place) {
   for (const sources::NamedFunction& known : functions_) place.inlined.push_back(named_place(known));
 }
 
-// With those that are inlined, by whoever tells of them.
-bool SpaceSubject::add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function,
+void SpaceSubject::add_functions(sources::NameSource& names, std::uint64_t address, std::uint64_t function,
                                  Place& place) {
   functions_.clear();
-  if (!module.functions_at(address, function, functions_) || functions_.empty()) return false;
+  const std::uint64_t begin = names.functions_at(address, function, sources::NameSource::kTimeSet, functions_);
+  if (functions_.empty()) return;
   for (std::size_t i = 0; i + 1 < functions_.size(); ++i) place.inlined.push_back(named_place(functions_[i]));
   const Place outermost = named_place(functions_.back());
   place.name = outermost.name;
   place.file = outermost.file;
   place.line = outermost.line;
   // Where the code of an interpreter begins says nothing of the function that it runs.
-  const std::uint64_t begin = function == 0 ? module.function_start(address) : 0;
-  place.function_begin = begin == 0 ? 0 : begin - (address - place.offset);
-  return true;
+  if (function == 0) place.function_begin = begin - (address - place.offset);
 }
 
 const SpaceSubject::Known& SpaceSubject::known(const walk::Module& module) {

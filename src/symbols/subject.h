@@ -80,7 +80,7 @@ class SpaceSubject final : public Subject {
 
   void add_interpreted(std::uint64_t function, Place& place);
   [[nodiscard]] Place named_place(const sources::NamedFunction& function);
-  bool add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function, Place& place);
+  void add_functions(sources::NameSource& names, std::uint64_t address, std::uint64_t function, Place& place);
   const Known& known(const walk::Module& module);
   [[nodiscard]] Known identify(const walk::Module& module);
   [[nodiscard]] KnownModule* perf_map();
@@ -94,7 +94,6 @@ class SpaceSubject final : public Subject {
   std::unordered_map<std::uint64_t, Known> by_id_;
   Known last_unkept_;  // Of a module about which nothing may be kept.
   std::vector<sources::NamedFunction> functions_;
-  std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // For any name of generated code.
 };
 
 class ProcessSubject final : public Subject {

@@ -94,8 +94,9 @@ Expected<CodeRangeId> CodeRanges::add(CodeRange range, Architecture architecture
   return insert(std::move(module), id);
 }
 
-Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source) {
-  auto module = std::make_unique<Module>(std::move(info), std::move(source));
+Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source,
+                                               std::shared_ptr<sources::NameSource> names) {
+  auto module = std::make_unique<Module>(std::move(info), std::move(source), std::move(names));
   const std::uint64_t id = module->id();
   module->forget_id();
   module->keep_until_taken_away();

@@ -35,7 +35,8 @@ class CodeRanges {
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
   // The same for a source whose rows change during its life. Its module has no id, and walkers keep rows as long as the
   // source has taken nothing away.
-  [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source);
+  [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source,
+                                                   std::shared_ptr<sources::NameSource> names = nullptr);
   Expected<void> retire(CodeRangeId id);
   // The id of the range that begins at an address. kNone if there is none, or if its source changes.
   [[nodiscard]] CodeRangeId at(std::uint64_t begin) const;

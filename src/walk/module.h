@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "formats/image/machine.h"
+#include "lookup/sources/name_source.h"
 #include "lookup/sources/stack_end.h"
 #include "lookup/sources/unwind_source.h"
 #include "windlass/walk.h"
@@ -28,8 +29,14 @@ class Module {
  public:
   explicit Module(ModuleInfo info) : info_(std::move(info)) {}
   // Code made at run time. The source's numbering is the process's, whatever the bias that is kept.
-  Module(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source)
-      : info_(std::move(info)), bias_(0), generated_(true), source_(source.get()), loaded_(std::move(source)) {}
+  Module(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source,
+         std::shared_ptr<sources::NameSource> names = nullptr)
+      : info_(std::move(info)),
+        bias_(0),
+        generated_(true),
+        names_(std::move(names)),
+        source_(source.get()),
+        loaded_(std::move(source)) {}
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
   // Read by a source that outlives it, and that others may use, too; `bias` is that of the source's numbering.
@@ -93,18 +100,8 @@ class Module {
   }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
-  [[nodiscard]] Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const {
-    return source().name_at(address - bias_, to);
-  }
-  [[nodiscard]] Expected<sources::SourceLine> line_at(std::uint64_t address) const {
-    return source().line_at(address - bias_);
-  }
-  [[nodiscard]] std::uint64_t frame_function(const Registers& frame, const Memory& memory) const {
-    return source().frame_function(frame.pc().lookup() - bias_, frame, memory);
-  }
-  bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<sources::NamedFunction>& to) const {
-    return source().functions_at(address - bias_, function, to);
-  }
+  // Names by the maker of the code; null: it has none.
+  [[nodiscard]] sources::NameSource* names() const { return names_.get(); }
   // lookup/sources/stack_end.h
   [[nodiscard]] sources::EndProof end_proof(CodeAddress pc) const;
   // The entry point of the image; 0: it has none in this module.
@@ -127,6 +124,7 @@ class Module {
   bool generated_ = false;
   bool own_ = false;
   bool has_gaps_ = false;
+  std::shared_ptr<sources::NameSource> names_;
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   mutable std::atomic<const sources::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;

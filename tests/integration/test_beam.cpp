@@ -20,6 +20,7 @@
 #include "support/find_in_images.h"
 #include "support/flipping_memory.h"
 #include "support/methods_of.h"
+#include "support/module_names.h"
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
@@ -181,11 +182,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   ASSERT_NE(thread, 0);
   ASSERT_TRUE(test::stop(thread));
   StepJudge judge(thread);
-  const auto name_at = [&](std::uint64_t pc) {
-    std::vector<sources::NamedFunction> names;
-    const walk::Module* module = judge.generated(pc);
-    return module != nullptr && module->functions_at(pc, 0, names) ? names.back().name : std::string();
-  };
+  const auto name_at = [&](std::uint64_t pc) { return test::made_name(judge.generated(pc), pc); };
   judge.ways.name = [&](const Frame& frame) { return name_at(frame.pc().value()); };
   judge.ways.place = [&](std::uint64_t pc) { return " [" + name_at(pc) + "]"; };
   const TwoStacks ways(judge);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "support/module_names.h"
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
@@ -121,11 +122,7 @@ TEST_P(Llvm, CodeHasItsNamesAndCallers) {
 void step(pid_t pid, std::size_t steps) {
   ASSERT_TRUE(test::stop(pid));
   test::StepJudge judge(pid);
-  judge.ways.judges = [&](std::uint64_t pc) {
-    std::vector<sources::NamedFunction> names;
-    const walk::Module* module = judge.generated(pc);
-    return module != nullptr && module->functions_at(pc, 0, names);
-  };
+  judge.ways.judges = [&](std::uint64_t pc) { return !test::made_name(judge.generated(pc), pc).empty(); };
   judge.run(test::whole() ? 5 * steps : steps, [&] { return judge.judged > 10'000; });
   ::printf("%zu instructions judged, %zu different ones: %zu wrong\n", judge.judged, judge.instructions.size(),
            judge.wrong);

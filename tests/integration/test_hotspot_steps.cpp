@@ -15,6 +15,7 @@
 #include "runtimes/hotspot/find.h"
 #include "runtimes/hotspot/vm_structs.h"
 #include "support/find_in_images.h"
+#include "support/module_names.h"
 #include "support/step_judge.h"
 #include "support/whole.h"
 
@@ -59,10 +60,8 @@ class HotSpotWays {
       return fmt::format(" [{} {:#x}+{:#x}]", blob(pc).name, blob(pc).begin, pc - blob(pc).begin);
     };
     judge.ways.name = [this](const Frame& frame) {
-      std::vector<sources::NamedFunction> names;
       const std::uint64_t pc = frame.pc().value();
-      const walk::Module* module = judge_.generated(pc);
-      return module != nullptr && module->functions_at(pc, frame.function, names) ? names.back().name : std::string();
+      return test::made_name(judge_.generated(pc), pc, frame.function);
     };
   }
 

@@ -15,6 +15,7 @@
 #include "support/find_in_images.h"
 #include "support/flipping_memory.h"
 #include "support/methods_of.h"
+#include "support/module_names.h"
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
@@ -102,11 +103,7 @@ TEST_F(MonoStacks, AreWholeWhileItThrows) {
   test::tested_version("Mono", test::version_of("mono --version"), "throws", share.all, share.whole);
 }
 
-std::string name_at(StepJudge& judge, std::uint64_t pc) {
-  std::vector<sources::NamedFunction> names;
-  const walk::Module* module = judge.generated(pc);
-  return module != nullptr && module->functions_at(pc, 0, names) ? names.back().name : std::string();
-}
+std::string name_at(StepJudge& judge, std::uint64_t pc) { return test::made_name(judge.generated(pc), pc); }
 
 // How Mono's code calls.
 void set_ways(StepJudge& judge) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <utility>
@@ -24,8 +25,10 @@
 #include "runtimes/v8/image_file.h"
 #include "support/alarms.h"
 #include "support/find_in_images.h"
+#include "support/module_names.h"
 #include "support/step_judge.h"
 #include "support/whole.h"
+#include "windlass/symbols.h"
 
 namespace windlass {
 namespace {
@@ -63,11 +66,12 @@ void set_ways(StepJudge& judge) {
   };
   judge.ways.preserved = {6};  // rbp; all others are the caller's to save
   judge.ways.moves_return_address = true;
-  const auto name = [&judge](std::uint64_t pc) {
-    std::array<char, 256> room{};
-    const walk::Module* module = judge.generated(pc);
-    const auto found = module != nullptr ? module->name_at(pc, room) : Expected<std::string_view>("");
-    return found ? std::string(*found) : std::string();
+  // Builtins have the names of the file's symbols.
+  const auto symbols = std::make_shared<Symbolizer>(Symbolizer::of_space(judge.target().space));
+  const auto name = [&judge, symbols](std::uint64_t pc) {
+    if (judge.generated(pc) == nullptr) return std::string();
+    const NamedAddress named = symbols->name(CodeAddress::instruction(pc));
+    return named.frames.empty() ? std::string() : std::string(named.frames.back().linkage_name);
   };
   // The frames of optimised code become those of the interpreter; an exception is handled by a frame further up.
   judge.ways.remakes_stack = [name, &judge](const user_regs_struct& before, const user_regs_struct& now) {
@@ -81,10 +85,8 @@ void set_ways(StepJudge& judge) {
     return fmt::format(" [{}+{:#x}]", name(pc), pc - begin);
   };
   judge.ways.name = [&judge](const Frame& frame) {
-    std::vector<sources::NamedFunction> names;
     const std::uint64_t pc = frame.pc().value();
-    const walk::Module* module = judge.generated(pc);
-    return module != nullptr && module->functions_at(pc, frame.function, names) ? names.back().name : std::string();
+    return test::made_name(judge.generated(pc), pc, frame.function);
   };
 }
 

@@ -46,14 +46,6 @@ bool UnwindSource::read_image(std::uint64_t, void*, std::size_t) const { return 
 
 std::uint64_t UnwindSource::function_start(std::uint64_t) const { return 0; }
 
-Expected<std::string_view> UnwindSource::name_at(std::uint64_t address, std::span<char>) const {
-  return fail(ErrorCode::kNotFound, "unwind information has no names", address);
-}
-
-Expected<SourceLine> UnwindSource::line_at(std::uint64_t address) const {
-  return fail(ErrorCode::kNotFound, "unwind information has no lines", address);
-}
-
 const std::string& UnwindSource::build_id() const {
   static const std::string none;
   return none;

@@ -1,6 +1,6 @@
-// The source of rows: an ELF file, a PE image, an image mapped in the own process, or rows given as data. Tables,
-// walks, listings and symbols all use this interface. Only code that prints or compiles a stored format looks behind
-// it, as a FormatVisitor.
+// The source of rows, not of names (name_source.h): an ELF file, a PE image, an image mapped in the own process, or
+// rows given as data. Tables, walks, listings and symbols all use this interface. Only code that prints or compiles a
+// stored format looks behind it, as a FormatVisitor.
 //
 // Addresses are in the image's own numbering. ELF files have virtual addresses, PE images RVAs. An image read where it
 // is mapped has addresses of the process. Rows given as data keep their own.
@@ -41,20 +41,7 @@ using Function = UnwindFunction;
 // The same function in another numbering, whose addresses are larger by `bias`.
 [[nodiscard]] Function moved(Function function, std::uint64_t bias);
 
-// A place in a program's source, valid as long as the source of unwind information.
-struct SourceLine {
-  std::string_view file;
-  std::uint32_t line = 0;
-};
-
 // ---- virtual unwinding --------------------------------------------------------------------------------------------
-
-// A function's name, if it is not in a file.
-struct NamedFunction {
-  std::string name;
-  std::string file = {};  // Of the source, with the line in it; empty, 0: not known.
-  std::uint32_t line = 0;
-};
 
 // A frame for UnwindSource::unwind.
 struct Callee {
@@ -152,23 +139,6 @@ class UnwindSource {
   // The start of the function that contains an address. Without unwind information, symbols are used too. 0: not known.
   // May lock when first called.
   [[nodiscard]] virtual std::uint64_t function_start(std::uint64_t address) const;
-  // The name that the maker of the code gives the function at an address: copied, and cut if longer; may be empty.
-  // kNotFound for all sources but those of code made at run time: symbols are no unwind information.
-  [[nodiscard]] virtual Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const;
-  // The place in the source of the code at an address. kNotFound as name_at(), and if it is not known.
-  [[nodiscard]] virtual Expected<SourceLine> line_at(std::uint64_t address) const;
-  // For a frame in code that runs many functions, for example an interpreter's: a number that stands for the function
-  // it runs, for functions_at(). 0: the code's address says the function. Reads the frame; may allocate and lock.
-  [[nodiscard]] virtual std::uint64_t frame_function(std::uint64_t /*address*/, const Registers& /*frame*/,
-                                                     const Memory& /*memory*/) const {
-    return 0;
-  }
-  // More than name_at() and line_at(): the function with the functions inlined in it, innermost first, or the function
-  // of frame_function(). Appends to `to`. False: nothing more is known.
-  virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/,
-                            std::vector<NamedFunction>& /*to*/) const {
-    return false;
-  }
   // 0: none.
   [[nodiscard]] virtual std::uint64_t entry_point() const { return 0; }
   // ELF: GNU's, lower-case hex. PE: the CodeView identity. Empty: none.

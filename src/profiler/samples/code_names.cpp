@@ -1,5 +1,7 @@
 #include "profiler/samples/code_names.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
@@ -28,13 +30,9 @@ std::uint32_t CodeNames::add(const Function& function, std::uint32_t inlined_in)
   return static_cast<std::uint32_t>(functions_.size());
 }
 
-std::uint32_t CodeNames::find_published(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time) {
+std::uint32_t CodeNames::find_published(sources::NameSource& code, const CodePlace& place, std::uint64_t time) {
   inlined_.clear();
-  std::uint64_t begin = 0;
-  if (!code.functions_at(place.address, place.function, time, begin, inlined_)) {
-    const auto function = code.function_at(place.address, time, room_);
-    return function && !function->name.empty() ? intern(*function) : kUnknown;
-  }
+  const std::uint64_t begin = code.functions_at(place.address, place.function, time, inlined_);
   std::uint32_t number = kUnknown;
   for (auto function = inlined_.rbegin(); function != inlined_.rend(); ++function)
     number = intern({begin, function->name, function->file, function->line}, number);
@@ -90,12 +88,14 @@ void CodeNames::resolve(const LateOfProcess& of_process) {
   const std::uint64_t now = monotonic_ns();
   for (const Late& late : of_process.unresolved) {
     (void)late.code->is_settled(late.time, now);
-    const auto function = late.code->function_at(late.address, late.time, room_);
-    const std::size_t bytes = function ? function->name.size() + function->file.size() : 0;
-    if (!function || bytes > kMaxBytes - bytes_) continue;
+    inlined_.clear();
+    const std::uint64_t begin = late.code->functions_at(late.address, 0, late.time, inlined_);
+    if (inlined_.empty()) continue;
+    sources::NamedFunction& function = inlined_.back();
+    const std::size_t bytes = function.name.size() + function.file.size();
+    if (bytes > kMaxBytes - bytes_) continue;
     bytes_ += bytes;
-    functions_[late.number - 1] = {function->begin, std::string(function->name), std::string(function->file),
-                                   function->line};
+    functions_[late.number - 1] = {begin, std::move(function.name), std::move(function.file), function.line};
   }
 }
 

@@ -99,11 +99,15 @@ class CodeNames {
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
   void resolve(const LateOfProcess& late);
-  using Function = manager::PublishedCode::Function;
+  struct Function {
+    std::uint64_t begin = 0;
+    std::string_view name = {}, file = {};
+    std::uint32_t line = 0;
+  };
   std::uint32_t intern(const Function& function, std::uint32_t inlined_in = kUnknown);
   std::uint32_t add(const Function& function, std::uint32_t inlined_in = kUnknown);
   // The number of the innermost of all that are inlined at a place; kUnknown: it says nothing.
-  std::uint32_t find_published(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time);
+  std::uint32_t find_published(sources::NameSource& code, const CodePlace& place, std::uint64_t time);
 
   std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
   std::deque<std::uint32_t> dead_;                        // in the order of their ends
@@ -113,7 +117,6 @@ class CodeNames {
   std::size_t bytes_ = 0;
   std::string key_;
   std::vector<sources::NamedFunction> inlined_;
-  std::vector<char> room_ = std::vector<char>(std::size_t{1} << 16);  // for any name
 };
 
 }  // namespace windlass::profiler

@@ -61,13 +61,9 @@ Expected<std::shared_ptr<SharedTable>> SharedTable::open(const Memory& memory, s
   return std::make_shared<SharedTable>(nullptr, *reader, address, os::FileIdentity());
 }
 
-std::optional<PublishedCode::Function> SharedTable::function_at(std::uint64_t address, std::uint64_t time,
-                                                                std::span<char> room) {
-  const CodeManagerReader then = reader_.as_of(time);
-  const auto function = then.find(address);
-  const auto name = function ? then.name(address, room) : Failure(function.error());
-  if (!name) return std::nullopt;
-  return Function{function->begin, *name};
+std::uint64_t SharedTable::functions_at(std::uint64_t address, std::uint64_t /*function*/, std::uint64_t time,
+                                        std::vector<sources::NamedFunction>& to) {
+  return add_function_at(time == kTimeSet ? reader_ : reader_.as_of(time), address, to);
 }
 
 std::unique_ptr<sources::UnwindSource> SharedTable::make_source() {

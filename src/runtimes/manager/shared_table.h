@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "runtimes/manager/mapped_table.h"
 #include "runtimes/published_code.h"
@@ -36,7 +37,8 @@ class SharedTable final : public PublishedCode {
   std::uint64_t rank() const override { return ~std::uint64_t{0}; }
   // CodeManagerReader::as_of().
   void set_time(std::uint64_t time) override { reader_ = reader_.as_of(time); }
-  std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  std::uint64_t functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time,
+                             std::vector<sources::NamedFunction>& to) override;
   // Rows with expressions of a table that is not mapped here take memory and a lock.
   std::unique_ptr<sources::UnwindSource> make_source() override;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,11 +65,6 @@ class ManagerSource final : public sources::UnwindSource {
     const auto found = reader_.find(address);
     return found ? found->begin : 0;
   }
-
-  Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const override {
-    return reader_.name(address, to);
-  }
-
   // Those that were there when they were come to.
   void for_each_function(sources::FunctionSink callback, sources::ErrorSink) const override {
     const TableHeader& table = CodeTableAccess::table(reader_);
@@ -114,6 +110,19 @@ class ManagerSource final : public sources::UnwindSource {
 };
 
 }  // namespace
+
+std::uint64_t add_function_at(const CodeManagerReader& reader, std::uint64_t address,
+                              std::vector<sources::NamedFunction>& to) {
+  const auto found = reader.find(address);
+  if (!found) return 0;
+  std::string name;
+  name.resize_and_overwrite(sources::NameSource::kMaxName, [&](char* room, std::size_t size) {
+    const auto read = reader.name(address, {room, size});
+    return read ? read->size() : 0;
+  });
+  if (!name.empty()) to.push_back({std::move(name)});
+  return found->begin;
+}
 
 std::unique_ptr<sources::UnwindSource> make_source(std::shared_ptr<const void> owner, const CodeManagerReader& reader) {
   return std::make_unique<ManagerSource>(std::move(owner), reader);

@@ -92,7 +92,8 @@ class ModuleAdder {
         if (const auto id = target_.space.add(CodeRange{begin, end, info.path, info.bias}); !id)
           piece = Failure(id.error());
       } else {
-        auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source());
+        auto module =
+            std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source(), code);
         module->forget_id();  // its functions come and go
         piece = Inside::add_module(target_.space, std::move(module));
       }
@@ -113,7 +114,7 @@ class ModuleAdder {
                            if (code == nullptr) {
                              piece = target_.space.add_module(std::move(part));
                            } else {
-                             auto module = std::make_unique<Module>(std::move(part), code->make_source());
+                             auto module = std::make_unique<Module>(std::move(part), code->make_source(), code);
                              module->forget_id();
                              piece = Inside::add_module(target_.space, std::move(module));
                            }

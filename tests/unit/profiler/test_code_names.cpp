@@ -21,27 +21,23 @@ namespace {
 
 constexpr std::uint64_t kCode = 0x7000'0000, kMs = 1'000'000;
 
-// What a process publishes, made up: one function, which may have others inlined in it, innermost first.
+// What a process publishes, made up: one function, or functions inlined in each other, innermost first.
 class MadeUpCode final : public manager::PublishedCode {
  public:
   MadeUpCode() : PublishedCode(0x1000, {}) {}
   std::string name = "published";
   std::vector<sources::NamedFunction> inlined;
-  bool has_inlined = false, settled = true;
+  bool settled = true;
 
   [[nodiscard]] std::uint64_t begin() const override { return kCode; }
   [[nodiscard]] std::uint64_t end() const override { return kCode + 0x1000; }
   [[nodiscard]] std::uint64_t rank() const override { return 1; }
   void set_time(std::uint64_t /*time*/) override {}
-  std::optional<Function> function_at(std::uint64_t address, std::uint64_t /*time*/, std::span<char> room) override {
-    if (address >= kCode + 0x100) return std::nullopt;
-    return Function{kCode, {room.data(), name.copy(room.data(), room.size())}, "published.js", 7};
-  }
-  bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/, std::uint64_t /*time*/, std::uint64_t& begin,
-                    std::vector<sources::NamedFunction>& to) override {
-    begin = kCode;
+  std::uint64_t functions_at(std::uint64_t address, std::uint64_t /*function*/, std::uint64_t /*time*/,
+                             std::vector<sources::NamedFunction>& to) override {
     to.insert(to.end(), inlined.begin(), inlined.end());
-    return has_inlined;
+    if (inlined.empty() && !name.empty() && address < kCode + 0x100) to.push_back({name, "published.js", 7});
+    return kCode;
   }
   bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) override { return settled; }
   std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
@@ -128,7 +124,6 @@ TEST_F(CodeNamesTest, WhatIsPublishedIsNamed) {
 }
 
 TEST_F(CodeNamesTest, InlinedFunctionsLeadOutward) {
-  code->has_inlined = true;
   code->inlined = {{"inner", "a.js", 1}, {"outer", "b.js", 2}};
   const std::uint32_t inner = names.find(1, place(0x10), 5, 5);
   ASSERT_NE(inner, CodeNames::kUnknown);
@@ -139,7 +134,8 @@ TEST_F(CodeNamesTest, InlinedFunctionsLeadOutward) {
   EXPECT_EQ(names.function(outer).name, "outer");
   EXPECT_EQ(names.function(outer).inlined_in, CodeNames::kUnknown);
   code->inlined.clear();
-  EXPECT_EQ(names.find(1, place(0x10), 5, 5), CodeNames::kUnknown) << "it says that it knows of nothing";
+  code->name.clear();
+  EXPECT_EQ(names.find(1, place(0x10), 5, 5), CodeNames::kUnknown) << "it knows of nothing";
 }
 
 TEST_F(CodeNamesTest, APerfMapSaysTheRest) {

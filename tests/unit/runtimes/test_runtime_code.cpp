@@ -89,9 +89,9 @@ class CountingRuntime final : public Runtime {
 };
 
 std::string name_at(manager::PublishedCode& code, std::uint64_t address) {
-  std::array<char, 64> room{};
-  const auto function = code.function_at(address, 0, room);
-  return function ? std::string(function->name) : "-";
+  std::vector<sources::NamedFunction> names;
+  code.functions_at(address, 0, 0, names);
+  return names.empty() ? "-" : names.back().name;
 }
 
 // A process of one page, until it ends.
@@ -211,7 +211,7 @@ TEST(RuntimeCode, NumbersWhatAnInterpreterRuns) {
     }
   };
   Counts counts{.methods = {{100, {200, "interpreter"}}, {200, {300, "compiled"}}}};
-  const auto source = code_of(counts)->make_source();
+  const auto source = code_of(counts);
   const Lines memory;
   Registers frame(Architecture::kX86_64);
   frame.set(6, 7);
@@ -226,16 +226,17 @@ TEST(RuntimeCode, NumbersWhatAnInterpreterRuns) {
   frame.set(6, 101);
   EXPECT_EQ(source->frame_function(150, frame, memory), 0U);  // cannot be read
   std::vector<sources::NamedFunction> names;
-  ASSERT_TRUE(source->functions_at(150, first, names));
-  ASSERT_TRUE(source->functions_at(150, 0, names));
-  ASSERT_TRUE(source->functions_at(250, 0, names));
-  EXPECT_FALSE(source->functions_at(350, 0, names));
+  EXPECT_EQ(source->functions_at(150, first, 0, names), 100U);
+  EXPECT_EQ(source->functions_at(150, 0, 0, names), 100U);
+  EXPECT_EQ(source->functions_at(250, 0, 0, names), 200U);
+  EXPECT_EQ(source->functions_at(350, 0, 0, names), 0U);
   ASSERT_EQ(names.size(), 3U);
   EXPECT_EQ(names[0].name, "m7");
   EXPECT_EQ(names[0].line, 70U);
   EXPECT_EQ(names[1].name, "interpreter");
   EXPECT_EQ(names[2].name, "compiled");
-  EXPECT_TRUE(source->functions_at(150, 1000, names));  // no such number: the code's
+  source->functions_at(150, 1000, 0, names);  // no such number: the code's
+  ASSERT_EQ(names.size(), 4U);
   EXPECT_EQ(names.back().name, "interpreter");
 }
 
@@ -246,8 +247,6 @@ TEST(RuntimeCode, IsASource) {
   EXPECT_TRUE(source->row_at(130, row).has_value());
   EXPECT_EQ(source->row_at(200, row).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(source->function_start(130), 100U);
-  std::array<char, 2> room{};
-  EXPECT_EQ(source->name_at(130, room).value(), "on");  // cut
 }
 
 // A runtime's code, called by code of a file that says of itself that it has no caller.
@@ -405,13 +404,9 @@ TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
   EXPECT_EQ(reads(), 1);
   code->set_time(monotonic_ns());
   EXPECT_EQ(reads(), 2);
-  std::array<char, 8> room{};
-  (void)code->function_at(0, monotonic_ns(), room);
-  EXPECT_EQ(reads(), 3);
-  std::uint64_t begin = 0;
   std::vector<sources::NamedFunction> functions;
-  (void)code->functions_at(0, 0, monotonic_ns(), begin, functions);
-  EXPECT_EQ(reads(), 4);
+  (void)code->functions_at(0, 0, monotonic_ns(), functions);
+  EXPECT_EQ(reads(), 3);
 }
 
 TEST(PagedMemory, ReadsAPageOnce) {
