@@ -30,7 +30,8 @@ static void emit(code* to, const void* bytes, uint32_t count) {
  * pointer */
 
 static windlass_op ops[2];
-static windlass_epilogue epilogue;
+static windlass_epilogue epilogue; /* `undone` is empty: the prologue in reverse */
+static const windlass_prologue prologue = {sizeof prologue, ops, 2, &epilogue, 1};
 
 static windlass_generated make(code* to) {
   windlass_generated made = {.size = sizeof made, .name = "generated"};
@@ -54,10 +55,7 @@ static windlass_generated make(code* to) {
 #endif
   made.address = (uint64_t)(uintptr_t)to->at;
   made.code_size = to->size;
-  made.ops = ops;
-  made.op_count = 2;
-  made.epilogues = &epilogue; /* `undone` is empty: the prologue in reverse */
-  made.epilogue_count = 1;
+  made.prologue = &prologue;
   return made;
 }
 
@@ -100,6 +98,7 @@ static void called_back(void* argument) {
 
 int main(int argc, char** argv) {
   static const char* const kNames[] = {"own walks", "unwinder", "gdb", "perf map", "jitdump"};
+  const windlass_registrar_options jitdump = {.size = sizeof jitdump, .folder = argc > 2 ? argv[2] : "/tmp"};
   windlass_registrar* registrars[5] = {0};
   windlass_error error = {.size = sizeof error};
   code to = {.at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
@@ -110,7 +109,7 @@ int main(int argc, char** argv) {
   begin = made.address;
   end = begin + made.code_size;
   for (uint32_t i = 0; i < 5; ++i)
-    if (windlass_open_registrar(i, i == 4 && argc > 2 ? argv[2] : "/tmp", &registrars[i], &error) != WINDLASS_OK ||
+    if (windlass_open_registrar(i, i == 4 ? &jitdump : NULL, &registrars[i], &error) != WINDLASS_OK ||
         windlass_register(registrars[i], &made, 1, NULL, &error) != WINDLASS_OK) {
       fprintf(stderr, "%s: %s\n", kNames[i], error.text);
       return 1;

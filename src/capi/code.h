@@ -1,10 +1,12 @@
 // Code ranges of the C interface.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "capi/structs.h"
 #include "windlass/jit/code_range.h"
+#include "windlass/jit/generated_function.h"
 #include "windlass/prologue.h"
 
 namespace windlass::capi {
@@ -15,8 +17,15 @@ namespace windlass::capi {
 // An array of rows, which may be empty. False where one is not set up.
 [[nodiscard]] bool from_c(const windlass_row* from, std::size_t count, Architecture architecture,
                           std::vector<FrameRow>& to);
-// Code of the own process (registration.cpp).
-[[nodiscard]] bool prologue_from_c(const windlass_generated& from, Prologue& to);
+// Functions of the own process, with the memory behind their spans and pointers.
+struct GeneratedFunctions {
+  std::vector<GeneratedFunction> all;
+  std::deque<Prologue> prologues;
+  std::deque<std::vector<FrameRow>> rows;
+};
+// An array of a caller's structs, of whichever version; each has the size of the first (generated.cpp).
+[[nodiscard]] windlass_status from_c(const windlass_generated* from, std::size_t count, GeneratedFunctions& to,
+                                     windlass_error* error);
 
 // The end of a call that adds a range. `id` may be null.
 windlass_status added(const Expected<CodeRangeId>& result, std::uint64_t* id, windlass_error* error);

@@ -1,8 +1,5 @@
 // Code managers.
-#include <deque>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "capi/code.h"
 #include "capi/handles.h"
@@ -14,49 +11,6 @@ using namespace windlass::capi;
 namespace {
 
 Shells<windlass_code_manager> closed_managers;
-
-constexpr const char* kNotSetUp = "windlass_managed is not set up";
-
-// Its rows, by whichever form, at offsets. An error's address is the function's.
-Expected<void> rows_of(const windlass_managed& from, std::vector<FrameRow>& to) {
-  const auto wrong = [&](const char* what) { return fail(ErrorCode::kMalformed, what, from.address); };
-  if (from.prologue == nullptr) {
-    if (!capi::from_c(from.rows, from.row_count, kOwnArchitecture, to)) return wrong("windlass_row is not set up");
-    for (FrameRow& row : to) {
-      if (row.begin < from.address) return wrong("row begins before its function");
-      row.begin -= from.address;
-      row.end -= from.address;
-    }
-    return {};
-  }
-  windlass_generated given;
-  Prologue prologue;
-  if (from.row_count != 0 || !take(from.prologue, given) || given.code_size != from.code_size ||
-      !prologue_from_c(given, prologue))
-    return wrong("windlass_generated is not set up, not of the function's size, or beside rows");
-  auto rows = prologue::rows_of(prologue);
-  if (!rows) return Failure(rows.error());
-  to = std::move(*rows);
-  return {};
-}
-
-// An array of a caller's structs, of whichever version; each has the size of the first.
-Expected<void> from_c(const windlass_managed* from, std::size_t count, std::vector<GeneratedFunction>& to,
-                      std::deque<std::vector<FrameRow>>& rows) {
-  const auto* at = reinterpret_cast<const std::byte*>(from);
-  for (std::size_t i = 0; i < count; ++i, at += from->size) {
-    windlass_managed given;
-    if (!sized(from) || !take(reinterpret_cast<const windlass_managed*>(at), given) || given.size != from->size)
-      return fail(ErrorCode::kMalformed, kNotSetUp, 0, i);
-    if (const auto done = rows_of(given, rows.emplace_back()); !done) return done;
-    to.push_back({.address = given.address,
-                  .size = given.code_size,
-                  .name = given.name != nullptr ? given.name : std::string_view(),
-                  .user = given.user,
-                  .rows = rows.back()});
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -82,23 +36,21 @@ windlass_status windlass_open_code_manager(uint64_t begin, uint64_t end, uint32_
 }
 
 windlass_status windlass_manage(windlass_code_manager* manager, const uint64_t* removed, size_t removed_count,
-                                const windlass_managed* functions, size_t count, windlass_error* error) {
+                                const windlass_generated* functions, size_t count, windlass_error* error) {
   if (!usable(manager)) return invalid("the code manager is closed", error);
   if ((removed == nullptr && removed_count != 0) || (functions == nullptr && count != 0))
     return invalid("a count without what is counted", error);
-  std::vector<GeneratedFunction> given;
-  std::deque<std::vector<FrameRow>> rows;
-  if (const auto taken = from_c(functions, count, given, rows); !taken)
-    return taken.error().what == kNotSetUp ? invalid(kNotSetUp, error) : report(taken.error(), error);
-  return done(manager->manager->update(std::span(removed, removed_count), given), error);
+  GeneratedFunctions given;
+  if (const auto status = from_c(functions, count, given, error); status != WINDLASS_OK) return status;
+  return done(manager->manager->update(std::span(removed, removed_count), given.all), error);
 }
 
-windlass_status windlass_find_managed(const windlass_code_manager* manager, uint64_t address, windlass_managed* found,
+windlass_status windlass_find_managed(const windlass_code_manager* manager, uint64_t address, windlass_generated* found,
                                       char* name, size_t name_size) {
   if (!usable(manager) || !sized(found) || (name == nullptr && name_size != 0)) return WINDLASS_INVALID;
   const auto function = manager->manager->reader().find(address);
   if (!function) return status_of(function.error().code);
-  windlass_managed to{};
+  windlass_generated to{};
   to.address = function->begin;
   to.code_size = function->size;
   to.user = function->user;

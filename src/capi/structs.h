@@ -27,9 +27,11 @@ inline constexpr std::size_t kFirstSize<windlass_module> = 64;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_code> = 32;
 template <>
-inline constexpr std::size_t kFirstSize<windlass_generated> = 80;
+inline constexpr std::size_t kFirstSize<windlass_generated> = 72;
 template <>
-inline constexpr std::size_t kFirstSize<windlass_managed> = 56;
+inline constexpr std::size_t kFirstSize<windlass_prologue> = 40;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_registrar_options> = 32;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_files> = 24;
 template <>

@@ -309,34 +309,57 @@ typedef struct windlass_epilogue {
   size_t undone_count;
 } windlass_epilogue;
 
-/* A function as its code generator knows it. */
-typedef struct windlass_generated {
+/* How the code of a function builds and takes down its frame. For example, a function without a frame has no ops. */
+typedef struct windlass_prologue {
   size_t size;
-  uint64_t address;   /* The address of the first byte. */
-  uint32_t code_size; /* Bytes of code. */
-  uint32_t reserved;
-  const char* name; /* May be NULL. */
   const windlass_op* ops;
   size_t op_count;
   const windlass_epilogue* epilogues;
   size_t epilogue_count;
+} windlass_prologue;
+
+/* A function as its code generator knows it. Registrars and code managers take the same description. For example:
+ *
+ *   windlass_generated f = {.size = sizeof f, .address = code, .code_size = 40, .name = "add", .prologue = &prologue};
+ *
+ * The memory behind pointers is read during a call only. */
+typedef struct windlass_generated {
+  size_t size;
+  uint64_t address;   /* The address of the first byte. */
+  uint64_t code_size; /* Bytes of code, below 2 GiB. */
+  const char* name;   /* May be NULL. */
+  uint32_t user;      /* The runtime's own number. A code manager keeps it, and registrars do not. */
+  uint32_t row_count;
+  /* How the function unwinds, in one of two forms: rows or a prologue. Rows are ascending, disjoint, in the function.
+   * Registrars need one of the forms, and rows for all of the code. In a code manager, code without rows is
+   * followed. */
+  const windlass_row* rows;
+  const windlass_prologue* prologue;
   uint64_t personality; /* The personality routine, for exceptions; 0: none. */
   uint64_t language_data;
 } windlass_generated;
 
 /* The tools that can be told about generated code. */
 enum {
-  WINDLASS_REGISTRY_OWN = 0,        /* Walks of this process by this copy of the library. */
-  WINDLASS_REGISTRY_FRAME_INFO = 1, /* __register_frame(): the unwinder of libgcc or LLVM. */
-  WINDLASS_REGISTRY_GDB = 2,        /* GDB's JIT interface. */
-  WINDLASS_REGISTRY_PERF_MAP = 3,   /* /tmp/perf-PID.map. */
-  WINDLASS_REGISTRY_JITDUMP = 4     /* jit-PID.dump, for `windlass record` and perf inject. */
+  WINDLASS_REGISTRY_OWN = 0,         /* Walks of this process by this copy of the library. */
+  WINDLASS_REGISTRY_FRAME_INFO = 1,  /* __register_frame(): the unwinder of libgcc or LLVM. */
+  WINDLASS_REGISTRY_GDB = 2,         /* GDB's JIT interface. */
+  WINDLASS_REGISTRY_PERF_MAP = 3,    /* /tmp/perf-PID.map. */
+  WINDLASS_REGISTRY_JITDUMP = 4,     /* jit-PID.dump, for `windlass record` and perf inject. */
+  WINDLASS_REGISTRY_CODE_MANAGER = 8 /* A code manager for a heap, behind the functions of registrars. Linux. */
 };
 typedef struct windlass_registrar windlass_registrar;
 
-/* Opens a registry. `folder` is the folder of its file, if it has a file. NULL: /tmp; for a jitdump, the working
- * directory. WINDLASS_UNSUPPORTED if the process has no such registry. [any] */
-WINDLASS_API windlass_status windlass_open_registrar(uint32_t registry, const char* folder,
+/* Each member belongs to some registries only. */
+typedef struct windlass_registrar_options {
+  size_t size;
+  const char* folder;  /* The folder of the file. NULL: /tmp; for a jitdump, the working directory. */
+  uint64_t heap_begin; /* WINDLASS_REGISTRY_CODE_MANAGER: all code will lie in [heap_begin, heap_end), at most 4 GiB. */
+  uint64_t heap_end;
+} windlass_registrar_options;
+
+/* Opens a registry. `options` may be NULL. WINDLASS_UNSUPPORTED if the process has no such registry. [any] */
+WINDLASS_API windlass_status windlass_open_registrar(uint32_t registry, const windlass_registrar_options* options,
                                                      windlass_registrar** registrar, windlass_error* error);
 /* Registers a batch of `count` functions, each of the first function's `size`: all, or with an error none. An error
  * names the function by its address, or the offset into its code. WINDLASS_MALFORMED, WINDLASS_OUT_OF_RANGE. [any] */
@@ -361,18 +384,6 @@ WINDLASS_API windlass_status windlass_close_registrar(windlass_registrar* regist
  * processes and core files read the table directly (windlass/jit/code_manager.h). Many functions can be added or
  * removed in a call. Linux. */
 
-/* A function of a heap. */
-typedef struct windlass_managed {
-  size_t size;
-  uint64_t address;   /* The address of the first byte. */
-  uint64_t code_size; /* Bytes of code, below 2 GiB. */
-  const char* name;   /* May be NULL. Copied, as everything else. */
-  uint32_t user;      /* The runtime's own number, only kept. */
-  uint32_t row_count;
-  const windlass_row* rows;           /* Ascending, disjoint, in the function. Or a prologue: */
-  const windlass_generated* prologue; /* Of the same code_size; its address and name are ignored. Without rows and
-                                       * prologue, the code is followed. */
-} windlass_managed;
 typedef struct windlass_code_manager windlass_code_manager;
 
 /* Opens a manager for code of this process in [begin, end), at most 4 GiB. It has room for `functions` at a time; 0: a
@@ -389,13 +400,13 @@ WINDLASS_API windlass_status windlass_open_code_manager(uint64_t begin, uint64_t
  * - WINDLASS_LIMIT: no room.
  * - WINDLASS_UNSUPPORTED: this is a forked child. */
 WINDLASS_API windlass_status windlass_manage(windlass_code_manager* manager, const uint64_t* removed,
-                                             size_t removed_count, const windlass_managed* functions, size_t count,
+                                             size_t removed_count, const windlass_generated* functions, size_t count,
                                              windlass_error* error);
 /* Finds the function that contains an address: its begin, size and number. Its name goes to `name`, cut to `name_size`
  * with a NUL at the end; 0: no name. WINDLASS_NOT_FOUND. WINDLASS_LIMIT if other threads change the table without end.
  * [signal] */
 WINDLASS_API windlass_status windlass_find_managed(const windlass_code_manager* manager, uint64_t address,
-                                                   windlass_managed* found, char* name, size_t name_size);
+                                                   windlass_generated* found, char* name, size_t name_size);
 /* The memfd of the table, which the manager closes. -1 for a closed manager. [any] */
 WINDLASS_API int windlass_code_manager_fd(const windlass_code_manager* manager);
 /* Closes a manager with all its functions: walks no longer know them. Not while another thread uses the manager. */

@@ -77,7 +77,7 @@ int main(void) {
     void* place = room + i * 300;
     void (*function)(void (*)(void));
     windlass_row rows[ROWS];
-    windlass_managed managed = {.size = sizeof managed, .address = at, .code_size = sizeof code, .row_count = ROWS};
+    windlass_generated managed = {.size = sizeof managed, .address = at, .code_size = sizeof code, .row_count = ROWS};
     memcpy(place, code, sizeof code);
     __builtin___clear_cache(place, (char*)place + sizeof code);
     memcpy(&function, &place, sizeof function);

@@ -17,8 +17,8 @@ struct Error : windlass_error {
   Error() : windlass_error{} { size = sizeof(windlass_error); }
 };
 
-windlass_managed managed(std::uint64_t address, std::uint64_t size, const char* name, std::uint32_t user) {
-  windlass_managed made{};
+windlass_generated managed(std::uint64_t address, std::uint64_t size, const char* name, std::uint32_t user) {
+  windlass_generated made{};
   made.size = sizeof made;
   made.address = address;
   made.code_size = size;
@@ -33,20 +33,20 @@ class CManagers : public testing::Test {
     ASSERT_EQ(windlass_open_code_manager(kBegin, kBegin + kSize, 1000, &manager_, &error_), WINDLASS_OK) << error_.text;
   }
   void TearDown() override { windlass_close_code_manager(manager_); }
-  windlass_status add(const windlass_managed& one) { return windlass_manage(manager_, nullptr, 0, &one, 1, &error_); }
+  windlass_status add(const windlass_generated& one) { return windlass_manage(manager_, nullptr, 0, &one, 1, &error_); }
   windlass_status find(std::uint64_t address, std::size_t room = 64) {
     found_.size = sizeof found_;
     return windlass_find_managed(manager_, address, &found_, name_, room);
   }
 
   windlass_code_manager* manager_ = nullptr;
-  windlass_managed found_{};
+  windlass_generated found_{};
   char name_[64] = "";
   Error error_;
 };
 
 TEST_F(CManagers, FunctionsComeMoveAndGo) {
-  const windlass_managed both[] = {managed(kBegin, 16, "first", 1), managed(kBegin + 100, 2000, "second", 2)};
+  const windlass_generated both[] = {managed(kBegin, 16, "first", 1), managed(kBegin + 100, 2000, "second", 2)};
   ASSERT_EQ(windlass_manage(manager_, nullptr, 0, both, 2, &error_), WINDLASS_OK) << error_.text;
   ASSERT_EQ(find(kBegin + 2099), WINDLASS_OK);
   EXPECT_EQ(found_.address, kBegin + 100);
@@ -61,7 +61,7 @@ TEST_F(CManagers, FunctionsComeMoveAndGo) {
   EXPECT_EQ(find(kBegin + 16), WINDLASS_NOT_FOUND);
 
   const std::uint64_t from = kBegin + 100;
-  const windlass_managed to = managed(kBegin + 50, 2000, "second", 2);
+  const windlass_generated to = managed(kBegin + 50, 2000, "second", 2);
   ASSERT_EQ(windlass_manage(manager_, &from, 1, &to, 1, &error_), WINDLASS_OK) << error_.text;
   EXPECT_EQ(find(kBegin + 2099), WINDLASS_NOT_FOUND);
   EXPECT_EQ(find(kBegin + 50), WINDLASS_OK);
@@ -74,7 +74,7 @@ TEST_F(CManagers, FunctionsComeMoveAndGo) {
 }
 
 TEST_F(CManagers, MisuseIsAnError) {
-  windlass_managed one = managed(kBegin, 16, nullptr, 0);
+  windlass_generated one = managed(kBegin, 16, nullptr, 0);
   EXPECT_EQ(windlass_manage(nullptr, nullptr, 0, &one, 1, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_manage(manager_, nullptr, 0, nullptr, 1, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_manage(manager_, nullptr, 1, &one, 1, &error_), WINDLASS_INVALID);
@@ -82,15 +82,12 @@ TEST_F(CManagers, MisuseIsAnError) {
   EXPECT_EQ(add(one), WINDLASS_INVALID);
   one = managed(kBegin, 16, nullptr, 0);
   one.row_count = 1;
-  EXPECT_EQ(add(one), WINDLASS_MALFORMED);
-  windlass_generated prologue{};
+  EXPECT_EQ(add(one), WINDLASS_INVALID);
+  windlass_prologue prologue{};
   one = managed(kBegin, 16, nullptr, 0);
   one.prologue = &prologue;
-  EXPECT_EQ(add(one), WINDLASS_MALFORMED) << "no size";
+  EXPECT_EQ(add(one), WINDLASS_INVALID) << "no size";
   prologue.size = sizeof prologue;
-  prologue.code_size = 15;
-  EXPECT_EQ(add(one), WINDLASS_MALFORMED) << "another size of the code";
-  prologue.code_size = 16;
   EXPECT_EQ(add(one), WINDLASS_OK) << error_.text;
   windlass_row row{kBegin + 0x1000 - 1, kBegin + 0x1008, 7, 8, -8, 0, nullptr};
   one = managed(kBegin + 0x1000, 16, nullptr, 0);
@@ -194,9 +191,8 @@ TEST(CManagersWalks, SeeFunctionsAtOnce) {
   const windlass_op op{4, WINDLASS_ALLOCATE, 0, 0, 0, 40};
   const windlass_op back{20, WINDLASS_ALLOCATE, 0, 0, 0, 40};
   const windlass_epilogue epilogue{16, 21, &back, 1};
-  windlass_generated prologue{};
+  windlass_prologue prologue{};
   prologue.size = sizeof prologue;
-  prologue.code_size = sizeof kCode;
   prologue.ops = &op;
   prologue.op_count = 1;
   prologue.epilogues = &epilogue;
@@ -204,12 +200,12 @@ TEST(CManagersWalks, SeeFunctionsAtOnce) {
   windlass_row rows[] = {{stub.begin(), stub.begin() + 4, 7, 8, -8, 0, nullptr},
                          {stub.begin() + 4, stub.begin() + 20, 7, 48, -8, 0, nullptr},
                          {stub.begin() + 20, stub.begin() + 21, 7, 8, -8, 0, nullptr}};
-  windlass_managed described = managed(stub.begin(), sizeof kCode, "stub", 0), rowed = described;
+  windlass_generated described = managed(stub.begin(), sizeof kCode, "stub", 0), rowed = described;
   described.prologue = &prologue;
   rowed.rows = rows;
   rowed.row_count = 3;
   EXPECT_FALSE(stub.leads_here());
-  for (const windlass_managed& one : {described, rowed}) {
+  for (const windlass_generated& one : {described, rowed}) {
     ASSERT_EQ(windlass_manage(manager, nullptr, 0, &one, 1, &error), WINDLASS_OK) << error.text;
     EXPECT_TRUE(stub.leads_here());
     ASSERT_EQ(windlass_manage(manager, &one.address, 1, nullptr, 0, &error), WINDLASS_OK) << error.text;

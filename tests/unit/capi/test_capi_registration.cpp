@@ -33,8 +33,7 @@ class CRegistration : public testing::Test {
     made.address = code_ + place * 16;
     made.code_size = 16;
     made.name = "f";
-    made.ops = &op_;
-    made.op_count = 1;
+    made.prologue = &prologue_;
     return made;
   }
 
@@ -42,6 +41,7 @@ class CRegistration : public testing::Test {
       reinterpret_cast<std::uint64_t>(::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   windlass_registrar* registrar_ = nullptr;
   windlass_op op_{.end = 4, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
+  windlass_prologue prologue_{sizeof prologue_, &op_, 1, nullptr, 0};
   Error error_;
 };
 
@@ -80,9 +80,14 @@ TEST_F(CRegistration, MisuseIsAnError) {
   one.size = 8;
   EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
   one = function(0);
-  one.ops = nullptr;
-  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  one.prologue = nullptr;
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_MALFORMED) << "no form";
   one = function(0);
+  prologue_.ops = nullptr;
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  prologue_ = {8, &op_, 1, nullptr, 0};
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID) << "its size";
+  prologue_.size = sizeof prologue_;
   op_.action = 17;
   EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
   op_ = {.end = 20, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
@@ -90,9 +95,42 @@ TEST_F(CRegistration, MisuseIsAnError) {
   windlass_registrar* other = nullptr;
   EXPECT_EQ(windlass_open_registrar(99, nullptr, &other, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_open_registrar(7, nullptr, &other, &error_), WINDLASS_INVALID) << "Windows' are of C++ alone";
-  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_JITDUMP, "/nonexistent", &other, &error_), WINDLASS_SYSTEM);
+  windlass_registrar_options options{sizeof options, "/nonexistent", 0, 0};
+  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_JITDUMP, &options, &other, &error_), WINDLASS_SYSTEM);
+  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_CODE_MANAGER, nullptr, &other, &error_), WINDLASS_OUT_OF_RANGE)
+      << "no heap";
+  options.size = 8;
+  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_PERF_MAP, &options, &other, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, nullptr, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_close_registrar(other), WINDLASS_INVALID);
+}
+
+// The same description, by rows and by a prologue, in a registry and in a heap's table.
+TEST_F(CRegistration, ACodeManagerTakesWhatRegistrarsTake) {
+  windlass_row rows[] = {{code_, code_ + 4, 7, 8, -8, 0, nullptr}, {code_ + 4, code_ + 16, 7, 40, -8, 0, nullptr}};
+  windlass_generated rowed = function(0);
+  rowed.prologue = nullptr;
+  rowed.rows = rows;
+  rowed.row_count = 2;
+  windlass_registrar* heap = nullptr;
+  const windlass_registrar_options options{sizeof options, nullptr, code_, code_ + 2048};
+  ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_CODE_MANAGER, &options, &heap, &error_), WINDLASS_OK)
+      << error_.text;
+  const windlass_generated both[] = {rowed, function(1)}, outside = function(128);
+  for (windlass_registrar* registrar : {heap, registrar_}) {
+    std::uint64_t id = 0;
+    ASSERT_EQ(windlass_register(registrar, both, 2, &id, &error_), WINDLASS_OK) << error_.text;
+    EXPECT_EQ(windlass_register(registrar, &both[1], 1, nullptr, &error_), WINDLASS_MALFORMED);
+    EXPECT_EQ(windlass_unregister(registrar, id, &error_), WINDLASS_OK);
+    if (registrar == heap) {
+      EXPECT_EQ(windlass_close_registrar(heap), WINDLASS_OK);
+    }
+  }
+  ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_CODE_MANAGER, &options, &heap, &error_), WINDLASS_OK);
+  EXPECT_EQ(windlass_register(heap, &outside, 1, nullptr, &error_), WINDLASS_OUT_OF_RANGE);
+  rows[0].begin -= 1;
+  EXPECT_EQ(windlass_register(heap, both, 1, nullptr, &error_), WINDLASS_MALFORMED) << "a row before its function";
+  EXPECT_EQ(windlass_close_registrar(heap), WINDLASS_OK);
 }
 
 TEST_F(CRegistration, AClosedRegistrarIsToldFromAnOpenOne) {
