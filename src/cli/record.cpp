@@ -137,6 +137,13 @@ std::string subject_of(const profiler::RecorderOptions& options) {
   return text;
 }
 
+void print_limits(const profiler::Recorder& recorder, ProgressLine& line) {
+  if (!recorder.limits().empty() || !recorder.remarks().empty()) line.clear();
+  if (!recorder.limits().empty())
+    say("windlass: BPF is refused, so samples are taken {}. {}\n", recorder.limits(), recorder.refusal());
+  for (const std::string& remark : recorder.remarks()) say("windlass: {}\n", remark);
+}
+
 int record(const RecordArguments& arguments) {
   open_standard_files();
   const ProfileFile file(arguments.output);
@@ -158,14 +165,7 @@ int record(const RecordArguments& arguments) {
     return refuse(recorder.error(), arguments.verbose);
   }
 
-  if (!(*recorder)->limits().empty()) {
-    line.clear();
-    say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
-  }
-  for (const std::string& remark : (*recorder)->remarks()) {
-    line.clear();
-    say("windlass: {}\n", remark);
-  }
+  print_limits(**recorder, line);
   line.begin(what((*recorder)->options()));
   const bool names_kernel = !arguments.no_symbols && (*recorder)->limits().empty();
   std::optional<symbols::KernelSymbolsAhead> kernel;

@@ -126,41 +126,24 @@ static void print_problems(const profiler::ProcessTable& processes) {
   });
 }
 
-void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
-  std::uint64_t total = 0;
-  std::map<std::uint8_t, std::uint64_t> truncated;
-  std::uint64_t complete = 0, chained = 0;
-  for (const profile::Sample& sample : profile.samples) {
-    total += sample.count;
-    if (profile::is_truncated(sample.end))
-      truncated[sample.end] += sample.count;
-    else if (profile::is_chained(sample.end))
-      chained += sample.count;
-    else
-      complete += sample.count;
-  }
-  const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
-  if (total == 0)
-    say("windlass: {}\n", profiler::explain_no_samples(recorder.no_samples()));
-  else
-    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
-        percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
-        grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
-  print_certainty(profile, total);
-  print_problems(recorder.processes());
+// Of the stacks without their outermost frames: how many, and in which files they end.
+static void print_truncated(profiler::Recorder& recorder, const std::map<std::uint8_t, std::uint64_t>& truncated,
+                            std::size_t most_files) {
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;
     std::size_t named = 0;
     for (const auto& entry : where) {
-      if (entry.end != end || named == (verbose ? 8 : 2)) continue;
+      if (entry.end != end || named == most_files) continue;
       const profiler::CodeFile* file = recorder.modules().find(entry.module);
       modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", grouped(entry.count),
                              file != nullptr ? file->path : "code without a file");
     }
     say("  {} truncated, {}{}\n", grouped(count), profile::end_text(end), modules);
   }
-  if (!verbose) return;
+}
+
+static void print_details(profiler::Recorder& recorder) {
   const auto kernel = recorder.kernel_stats();
   const auto tables = recorder.modules().totals();
   rusage used{};
@@ -189,6 +172,32 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
       used.ru_maxrss);
   for (const auto& failure : recorder.modules().failures())
     say("  no table for {}: {}\n", failure.path, failure.reason);
+}
+
+void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
+  std::uint64_t total = 0;
+  std::map<std::uint8_t, std::uint64_t> truncated;
+  std::uint64_t complete = 0, chained = 0;
+  for (const profile::Sample& sample : profile.samples) {
+    total += sample.count;
+    if (profile::is_truncated(sample.end))
+      truncated[sample.end] += sample.count;
+    else if (profile::is_chained(sample.end))
+      chained += sample.count;
+    else
+      complete += sample.count;
+  }
+  const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
+  if (total == 0)
+    say("windlass: {}\n", profiler::explain_no_samples(recorder.no_samples()));
+  else
+    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
+        percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
+        grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
+  print_certainty(profile, total);
+  print_problems(recorder.processes());
+  print_truncated(recorder, truncated, verbose ? 8 : 2);
+  if (verbose) print_details(recorder);
 }
 
 }  // namespace windlass::cli

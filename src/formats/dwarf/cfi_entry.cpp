@@ -1,6 +1,7 @@
 #include "formats/dwarf/cfi_entry.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace windlass::dwarf {
 namespace {
@@ -9,6 +10,20 @@ namespace {
 // costs must be small. Real ones have 5 characters and under 40 bytes of instructions.
 constexpr std::uint64_t kMaxAugmentation = 64;
 constexpr std::uint64_t kMaxInitialInstructions = 1024;
+
+// A string that ends in the entry. By hand: memchr is a call into a page of code that the first walk of a process would
+// have to wait for.
+bool read_terminated(const ByteView& entry, ByteCursor& cursor, std::string_view& to) {
+  const auto* const text = entry.u8() + cursor.position();
+  const std::uint64_t longest = std::min<std::uint64_t>(entry.size() - cursor.position(), kMaxAugmentation);
+  std::uint64_t letters = 0;
+  while (letters < longest && text[letters] != 0) ++letters;
+  if (letters == longest) return false;
+  to = std::string_view(reinterpret_cast<const char*>(text), letters);
+  (void)cursor.bytes(letters + 1);
+  return true;
+}
+
 template <typename T>
 Expected<std::uint64_t> read_extended(ByteCursor& cursor) {
   const auto value = cursor.read<T>();
@@ -133,14 +148,8 @@ Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   cie.version = *version;
   if (cie.version != 1 && cie.version != 3 && cie.version != 4)
     return error(ErrorCode::kUnsupported, "unknown CIE version", header.body, cie.version);
-  // By hand: memchr is a call into a page of code that the first walk of a process would have to wait for.
-  const auto* const text = entry.u8() + cursor.position();
-  const std::uint64_t longest = std::min(header.end - cursor.position(), kMaxAugmentation);
-  std::uint64_t letters = 0;
-  while (letters < longest && text[letters] != 0) ++letters;
-  if (letters == longest) return error(ErrorCode::kTruncated, "string has no terminator", cursor.position());
-  cie.augmentation = std::string_view(reinterpret_cast<const char*>(text), letters);
-  (void)cursor.bytes(letters + 1);
+  if (!read_terminated(entry, cursor, cie.augmentation))
+    return error(ErrorCode::kTruncated, "string has no terminator", cursor.position());
 
   if (cie.version >= 4) {
     const auto address_size = cursor.read<std::uint8_t>();

@@ -169,9 +169,62 @@ class CfaInterpreter {
     return true;
   }
 
+  template <typename T>
+  static bool fixed(const std::uint8_t*& p, const std::uint8_t* end, std::uint64_t& value) {
+    if (static_cast<std::size_t>(end - p) < sizeof(T)) [[unlikely]]
+      return false;
+    T read;
+    std::memcpy(&read, p, sizeof read);
+    p += sizeof read;
+    value = read;
+    return true;
+  }
+
   template <typename Emit>
   bool execute(const Cie& cie, const ByteView& program, std::uint64_t begin, std::uint64_t end, const State& initial,
                Emit& emit);
+
+  // Nine of ten instructions are one of four, in the two-byte form. Those are tried first, each with a branch of its
+  // own, so that the branch predictor learns which follows which.
+  enum class Pairs : std::uint8_t { kOther, kEnough, kPastEnd };  // What comes next, or why nothing does.
+  template <typename Emit>
+  [[gnu::always_inline]] inline Pairs execute_pairs(const std::uint8_t*& p, const std::uint8_t* pairs_end,
+                                                    const Cie& cie, std::uint64_t& location, std::uint64_t end,
+                                                    Emit& emit);
+
+  // Of an instruction that is rare: a register, then a number or an expression.
+  struct Operands {
+    enum : unsigned { kRegister = 1, kUnsigned = 2, kSigned = 4, kExpression = 8 };
+    std::uint64_t reg = 0, number = 0;
+    ByteView expression;
+
+    // 0: the opcode is unknown.
+    static constexpr unsigned kinds_of(std::uint8_t opcode) {
+      switch (opcode) {
+        case DW_CFA_restore_extended:
+        case DW_CFA_undefined:
+        case DW_CFA_same_value: return kRegister;
+        case DW_CFA_offset_extended:
+        case DW_CFA_GNU_negative_offset_extended:
+        case DW_CFA_val_offset:
+        case DW_CFA_register: return kRegister | kUnsigned;
+        case DW_CFA_offset_extended_sf:
+        case DW_CFA_val_offset_sf:
+        case DW_CFA_def_cfa_sf: return kRegister | kSigned;
+        case DW_CFA_def_cfa_offset_sf: return kSigned;
+        case DW_CFA_GNU_args_size: return kUnsigned;
+        case DW_CFA_def_cfa_expression: return kExpression;
+        case DW_CFA_expression:
+        case DW_CFA_val_expression: return kRegister | kExpression;
+        default: return 0;
+      }
+    }
+  };
+  static bool read(unsigned kinds, const ByteView& program, const std::uint8_t*& p, Operands& to);
+  // False: the rule cannot be kept.
+  bool set_rule(std::uint8_t opcode, const Operands& by, std::int64_t data_alignment, const State& initial);
+  bool set_loc(const Cie& cie, const ByteView& program, const std::uint8_t*& p, std::uint64_t location,
+               std::uint64_t& next_location);
 
   // Everything that is rare in compiled code, kept out of the hot loop. `p` is after the opcode.
   [[gnu::noinline]] bool execute_rare(std::uint8_t opcode, const Cie& cie, const ByteView& program,
@@ -204,6 +257,44 @@ class CfaInterpreter {
 
 template <typename State, template <typename> typename Storage>
 template <typename Emit>
+auto CfaInterpreter<State, Storage>::execute_pairs(const std::uint8_t*& p, const std::uint8_t* pairs_end,
+                                                   const Cie& cie, std::uint64_t& location, std::uint64_t end,
+                                                   Emit& emit) -> Pairs {
+  while (p < pairs_end) {
+    std::uint64_t delta;
+    if (p[0] == DW_CFA_def_cfa_offset && p[1] < 0x80) {
+      if (!state_.def_cfa_offset(p[1])) [[unlikely]]
+        break;
+      p += 2;
+      continue;
+    }
+    if (p[0] >> 6 == DW_CFA_offset >> 6 && p[1] < 0x80) {
+      if (!state_.at_cfa(p[0] & 0x3fu, factored(p[1], cie.data_alignment))) [[unlikely]]
+        break;
+      p += 2;
+      continue;
+    }
+    if (p[0] >> 6 == DW_CFA_advance_loc >> 6) {
+      delta = (p[0] & 0x3fu) * cie.code_alignment;
+      p += 1;
+    } else if (p[0] == DW_CFA_advance_loc1) {
+      delta = p[1] * cie.code_alignment;
+      p += 2;
+    } else {
+      break;
+    }
+    if (delta >= end - location) [[unlikely]]
+      return Pairs::kPastEnd;
+    if (delta != 0) [[likely]] {
+      if (!give(emit, location, location + delta)) return Pairs::kEnough;
+      location += delta;
+    }
+  }
+  return Pairs::kOther;
+}
+
+template <typename State, template <typename> typename Storage>
+template <typename Emit>
 bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& program, std::uint64_t begin,
                                              std::uint64_t end, const State& initial, Emit& emit) {
   const std::uint8_t* p = program.u8();
@@ -211,40 +302,14 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
   const std::uint64_t code_alignment = cie.code_alignment;
   const std::int64_t data_alignment = cie.data_alignment;
   std::uint64_t location = begin;
-  // Nine of ten instructions are one of four, in the two-byte form. Those are tried first, each with a branch of its
-  // own, so that the branch predictor learns which follows which. Advances cannot overflow here.
+  // Advances cannot overflow here.
   const std::uint8_t* const pairs_end =
       program.size() >= 2 && code_alignment <= 64 && end <= kNoOverflow ? stop_at - 1 : p;
   while (p != stop_at) {
-    while (p < pairs_end) {
-      std::uint64_t delta;
-      if (p[0] == DW_CFA_def_cfa_offset && p[1] < 0x80) {
-        if (!state_.def_cfa_offset(p[1])) [[unlikely]]
-          break;
-        p += 2;
-        continue;
-      }
-      if (p[0] >> 6 == DW_CFA_offset >> 6 && p[1] < 0x80) {
-        if (!state_.at_cfa(p[0] & 0x3fu, factored(p[1], data_alignment))) [[unlikely]]
-          break;
-        p += 2;
-        continue;
-      }
-      if (p[0] >> 6 == DW_CFA_advance_loc >> 6) {
-        delta = (p[0] & 0x3fu) * code_alignment;
-        p += 1;
-      } else if (p[0] == DW_CFA_advance_loc1) {
-        delta = p[1] * code_alignment;
-        p += 2;
-      } else {
-        break;
-      }
-      if (delta >= end - location) [[unlikely]]
-        goto past_end;
-      if (delta != 0) [[likely]] {
-        if (!give(emit, location, location + delta)) return true;
-        location += delta;
-      }
+    switch (execute_pairs(p, pairs_end, cie, location, end, emit)) {
+      case Pairs::kOther: break;
+      case Pairs::kEnough: return true;
+      case Pairs::kPastEnd: goto past_end;
     }
     if (p == stop_at) break;
     const std::uint8_t* const at = p;
@@ -283,28 +348,14 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
             held = state_.def_cfa_offset(static_cast<std::int64_t>(operand));
             break;
           case DW_CFA_advance_loc1:
-            if (p == stop_at) [[unlikely]]
-              goto truncated;
-            operand = *p++;
+            if (!fixed<std::uint8_t>(p, stop_at, operand)) goto truncated;
             goto advance;
-          case DW_CFA_advance_loc2: {
-            if (stop_at - p < 2) [[unlikely]]
-              goto truncated;
-            std::uint16_t delta;
-            std::memcpy(&delta, p, 2);
-            p += 2;
-            operand = delta;
+          case DW_CFA_advance_loc2:
+            if (!fixed<std::uint16_t>(p, stop_at, operand)) goto truncated;
             goto advance;
-          }
-          case DW_CFA_advance_loc4: {
-            if (stop_at - p < 4) [[unlikely]]
-              goto truncated;
-            std::uint32_t delta;
-            std::memcpy(&delta, p, 4);
-            p += 4;
-            operand = delta;
+          case DW_CFA_advance_loc4:
+            if (!fixed<std::uint32_t>(p, stop_at, operand)) goto truncated;
             goto advance;
-          }
           case DW_CFA_def_cfa:
             if (!uleb(p, stop_at, reg) || !uleb(p, stop_at, operand)) [[unlikely]]
               goto truncated;
@@ -353,111 +404,15 @@ bool CfaInterpreter<State, Storage>::execute_rare(std::uint8_t opcode, const Cie
                                                   std::uint64_t& next_location) {
   const std::uint8_t* const at = p - 1;
   const std::uint8_t* const end = program.u8() + program.size();
-  std::uint64_t reg = 0;
-  std::uint64_t operand = 0;
-  std::int64_t signed_operand = 0;
-  bool held = true;
-  bool read = true;
-  const auto block = [&] {  // an expression: its length, its bytes
-    read = read && uleb(p, end, operand) && operand <= static_cast<std::uint64_t>(end - p);
-    if (!read) return ByteView();
-    const ByteView expression(reinterpret_cast<const std::byte*>(p), static_cast<std::size_t>(operand),
-                              program.origin() + static_cast<std::uint64_t>(p - program.u8()));
-    p += operand;
-    return expression;
-  };
+  Operands operands;
   switch (opcode) {
-    case DW_CFA_set_loc: {
-      std::uint64_t position = section_.bytes.origin();
-      position = program.origin() + static_cast<std::uint64_t>(p - program.u8()) - position;
-      CfiSection bounded = section_;
-      bounded.bytes =
-          ByteView(section_.bytes.data(), static_cast<std::size_t>(end - section_.bytes.u8()), section_.bytes.origin());
-      const std::uint64_t before = position;
-      const auto target = read_encoded_pointer(bounded, position, cie.fde_encoding, cie.address_size, location);
-      if (!target || target->indirect) return stop(ErrorCode::kMalformed, "set_loc with a bad pointer", program, at);
-      if (target->value < location)
-        return stop(ErrorCode::kMalformed, "set_loc goes backwards", program, at, target->value);
-      p += position - before;
-      next_location = target->value;
+    case DW_CFA_set_loc: return set_loc(cie, program, p, location, next_location);
+    case DW_CFA_MIPS_advance_loc8:
+      if (!fixed<std::uint64_t>(p, end, operands.number)) break;
+      if (__builtin_mul_overflow(operands.number, cie.code_alignment, &operands.number) ||
+          __builtin_add_overflow(location, operands.number, &next_location))
+        return stop(ErrorCode::kMalformed, "advance past the end of the address space", program, at, operands.number);
       return true;
-    }
-    case DW_CFA_MIPS_advance_loc8: {
-      if (end - p < 8) {
-        read = false;
-        break;
-      }
-      std::memcpy(&operand, p, 8);
-      p += 8;
-      if (__builtin_mul_overflow(operand, cie.code_alignment, &operand) ||
-          __builtin_add_overflow(location, operand, &next_location))
-        return stop(ErrorCode::kMalformed, "advance past the end of the address space", program, at, operand);
-      return true;
-    }
-    case DW_CFA_offset_extended:
-      read = uleb(p, end, reg) && uleb(p, end, operand);
-      held = !read || state_.at_cfa(reg, factored(operand, cie.data_alignment));
-      break;
-    case DW_CFA_offset_extended_sf:
-      read = uleb(p, end, reg) && sleb(p, end, signed_operand);
-      held = !read || state_.at_cfa(reg, factored(static_cast<std::uint64_t>(signed_operand), cie.data_alignment));
-      break;
-    case DW_CFA_GNU_negative_offset_extended:  // the offset's sign is turned: what old PowerPC compilers emit
-      read = uleb(p, end, reg) && uleb(p, end, operand);
-      held = !read || state_.at_cfa(reg, factored(std::uint64_t{0} - operand, cie.data_alignment));
-      break;
-    case DW_CFA_val_offset:
-      read = uleb(p, end, reg) && uleb(p, end, operand);
-      held = !read || state_.cfa_value(reg, factored(operand, cie.data_alignment));
-      break;
-    case DW_CFA_val_offset_sf:
-      read = uleb(p, end, reg) && sleb(p, end, signed_operand);
-      held = !read || state_.cfa_value(reg, factored(static_cast<std::uint64_t>(signed_operand), cie.data_alignment));
-      break;
-    case DW_CFA_restore_extended:
-      read = uleb(p, end, reg);
-      held = !read || state_.restore(reg, initial);
-      break;
-    case DW_CFA_undefined:
-      read = uleb(p, end, reg);
-      held = !read || state_.undefined(reg);
-      break;
-    case DW_CFA_same_value:
-      read = uleb(p, end, reg);
-      held = !read || state_.same_value(reg);
-      break;
-    case DW_CFA_register:
-      read = uleb(p, end, reg) && uleb(p, end, operand);
-      held = !read || state_.in_register(reg, operand);
-      break;
-    case DW_CFA_def_cfa_sf:
-      read = uleb(p, end, reg) && sleb(p, end, signed_operand);
-      held = !read || state_.def_cfa(reg, factored(static_cast<std::uint64_t>(signed_operand), cie.data_alignment));
-      break;
-    case DW_CFA_def_cfa_offset_sf:
-      read = sleb(p, end, signed_operand);
-      held = !read || state_.def_cfa_offset(factored(static_cast<std::uint64_t>(signed_operand), cie.data_alignment));
-      break;
-    case DW_CFA_def_cfa_expression: {
-      const ByteView expression = block();
-      held = !read || state_.def_cfa_expression(expression);
-      break;
-    }
-    case DW_CFA_expression: {
-      read = uleb(p, end, reg);
-      const ByteView expression = block();
-      held = !read || state_.at_expression(reg, expression);
-      break;
-    }
-    case DW_CFA_val_expression: {
-      read = uleb(p, end, reg);
-      const ByteView expression = block();
-      held = !read || state_.expression_value(reg, expression);
-      break;
-    }
-    case DW_CFA_GNU_args_size:  // for landing pads only
-      read = uleb(p, end, operand);
-      break;
     case DW_CFA_GNU_window_save:  // = DW_CFA_AARCH64_negate_ra_state
       if (section_.architecture != Architecture::kAArch64)
         return stop(ErrorCode::kUnsupported, "SPARC's window_save", program, at, opcode);
@@ -468,12 +423,79 @@ bool CfaInterpreter<State, Storage>::execute_rare(std::uint8_t opcode, const Cie
         return stop(ErrorCode::kMalformed, "unknown CFA opcode", program, at, opcode);
       state_.toggle_return_signed();
       return true;
-    default: return stop(ErrorCode::kMalformed, "unknown CFA opcode", program, at, opcode);
+    default:
+      if (Operands::kinds_of(opcode) == 0)
+        return stop(ErrorCode::kMalformed, "unknown CFA opcode", program, at, opcode);
+      if (!read(Operands::kinds_of(opcode), program, p, operands)) break;
+      if (!set_rule(opcode, operands, cie.data_alignment, initial))
+        return stop(ErrorCode::kLimit, "register rule that cannot be kept", program, at, opcode);
+      return true;
   }
-  if (!read)
-    return stop(ErrorCode::kTruncated, "instruction's operand is cut off or does not fit 64 bits", program, at, opcode);
-  if (!held) return stop(ErrorCode::kLimit, "register rule that cannot be kept", program, at, opcode);
+  return stop(ErrorCode::kTruncated, "instruction's operand is cut off or does not fit 64 bits", program, at, opcode);
+}
+
+template <typename State, template <typename> typename Storage>
+bool CfaInterpreter<State, Storage>::set_loc(const Cie& cie, const ByteView& program, const std::uint8_t*& p,
+                                             std::uint64_t location, std::uint64_t& next_location) {
+  const std::uint8_t* const at = p - 1;
+  const std::uint8_t* const end = program.u8() + program.size();
+  const std::uint64_t before =
+      program.origin() + static_cast<std::uint64_t>(p - program.u8()) - section_.bytes.origin();
+  CfiSection bounded = section_;
+  bounded.bytes =
+      ByteView(section_.bytes.data(), static_cast<std::size_t>(end - section_.bytes.u8()), section_.bytes.origin());
+  std::uint64_t position = before;
+  const auto target = read_encoded_pointer(bounded, position, cie.fde_encoding, cie.address_size, location);
+  if (!target || target->indirect) return stop(ErrorCode::kMalformed, "set_loc with a bad pointer", program, at);
+  if (target->value < location)
+    return stop(ErrorCode::kMalformed, "set_loc goes backwards", program, at, target->value);
+  p += position - before;
+  next_location = target->value;
   return true;
+}
+
+template <typename State, template <typename> typename Storage>
+bool CfaInterpreter<State, Storage>::read(unsigned kinds, const ByteView& program, const std::uint8_t*& p,
+                                          Operands& to) {
+  const std::uint8_t* const end = program.u8() + program.size();
+  if ((kinds & Operands::kRegister) != 0 && !uleb(p, end, to.reg)) return false;
+  if ((kinds & Operands::kSigned) != 0) {
+    std::int64_t number = 0;
+    if (!sleb(p, end, number)) return false;
+    to.number = static_cast<std::uint64_t>(number);
+  }
+  if ((kinds & (Operands::kUnsigned | Operands::kExpression)) != 0 && !uleb(p, end, to.number)) return false;
+  if ((kinds & Operands::kExpression) == 0) return true;
+  if (to.number > static_cast<std::uint64_t>(end - p)) return false;
+  to.expression = ByteView(reinterpret_cast<const std::byte*>(p), static_cast<std::size_t>(to.number),
+                           program.origin() + static_cast<std::uint64_t>(p - program.u8()));
+  p += to.number;
+  return true;
+}
+
+template <typename State, template <typename> typename Storage>
+bool CfaInterpreter<State, Storage>::set_rule(std::uint8_t opcode, const Operands& by, std::int64_t data_alignment,
+                                              const State& initial) {
+  const std::int64_t offset = factored(by.number, data_alignment);
+  switch (opcode) {
+    case DW_CFA_offset_extended:
+    case DW_CFA_offset_extended_sf: return state_.at_cfa(by.reg, offset);
+    // The offset's sign is turned: what old PowerPC compilers emit.
+    case DW_CFA_GNU_negative_offset_extended:
+      return state_.at_cfa(by.reg, factored(std::uint64_t{0} - by.number, data_alignment));
+    case DW_CFA_val_offset:
+    case DW_CFA_val_offset_sf: return state_.cfa_value(by.reg, offset);
+    case DW_CFA_restore_extended: return state_.restore(by.reg, initial);
+    case DW_CFA_undefined: return state_.undefined(by.reg);
+    case DW_CFA_same_value: return state_.same_value(by.reg);
+    case DW_CFA_register: return state_.in_register(by.reg, by.number);
+    case DW_CFA_def_cfa_sf: return state_.def_cfa(by.reg, offset);
+    case DW_CFA_def_cfa_offset_sf: return state_.def_cfa_offset(offset);
+    case DW_CFA_def_cfa_expression: return state_.def_cfa_expression(by.expression);
+    case DW_CFA_expression: return state_.at_expression(by.reg, by.expression);
+    case DW_CFA_val_expression: return state_.expression_value(by.reg, by.expression);
+    default: return true;  // DW_CFA_GNU_args_size: for landing pads only
+  }
 }
 
 }  // namespace windlass::dwarf

@@ -139,11 +139,9 @@ unsigned shape_in_map(unsigned map, std::uint8_t opcode) {
   }
 }
 
-unsigned special_length(const std::uint8_t* const code) {
-  const std::uint8_t* at = code;
-  Prefixes prefixes;
-  for (;; ++at) {
-    if (at - code == kLongest) return 0;
+// Behind the prefixes; null: nothing but prefixes.
+const std::uint8_t* skip_prefixes(const std::uint8_t* const code, Prefixes& prefixes) {
+  for (const std::uint8_t* at = code; at - code != kLongest; ++at) {
     const std::uint8_t byte = *at;
     if (byte >= 0x40 && byte <= 0x4f) {
       prefixes.wide = (byte & 8) != 0;
@@ -151,12 +149,19 @@ unsigned special_length(const std::uint8_t* const code) {
     }
     const bool is_prefix = byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == 0xf0 ||
                            byte == 0x64 || byte == 0x65 || (byte & 0xe7) == 0x26;
-    if (!is_prefix) break;
+    if (!is_prefix) return at;
     prefixes.wide = false;  // REX counts only right before the opcode
     prefixes.operand_size |= byte == 0x66;
     prefixes.address_size |= byte == 0x67;
     prefixes.repeat |= byte == 0xf2;
   }
+  return nullptr;
+}
+
+unsigned special_length(const std::uint8_t* const code) {
+  Prefixes prefixes;
+  const std::uint8_t* at = skip_prefixes(code, prefixes);
+  if (at == nullptr) return 0;
   const std::uint8_t opcode = *at++;
   unsigned shape = kOneByte[opcode];
   switch (opcode) {

@@ -129,10 +129,7 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
   counted_.clear();
 }
 
-profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                   const CodeNames& names) const {
-  profile::Profile profile;
-  profile.strings = strings_;
+void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const {
   profile.modules.resize(uses_.size());
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     profile::Module& module = profile.modules[i];
@@ -150,6 +147,13 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
       case ModuleUse::Kind::kUnknown: module.path = "[unmapped]"; break;
     }
   }
+}
+
+profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
+                                   const CodeNames& names) const {
+  profile::Profile profile;
+  profile.strings = strings_;
+  add_modules(profile, fill_module, names);
   profile.locations.reserve(locations_.size());
   std::unordered_multimap<std::string_view, std::uint32_t> functions;  // by name
   // Whoever made the code may say its file at one time and not at another.

@@ -72,6 +72,7 @@ class Aggregator {
   [[nodiscard]] std::vector<Truncation> truncations(const Counts& counts) const;
 
  private:
+  void add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const;
   struct Place {  // module in the upper numbering below, the address in it, and what it was called then
     std::uint32_t module;
     std::uint32_t name;
