@@ -7,6 +7,7 @@
 #include "base/registers.h"
 #include "formats/sframe/format.h"
 #include "formats/sframe/rows.h"
+#include "rows/written_rows.h"
 #include "windlass/format/sframe.h"
 
 namespace windlass::sframe {
@@ -93,19 +94,6 @@ void put_row(const StoredRow& row, bool flexible, unsigned start_size, Architect
   words.put_to(bytes);
 }
 
-Expected<void> check_range(std::span<const FrameRow> rows) {
-  if (rows.empty()) return fail(ErrorCode::kMalformed, "a function without a row", 0);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].end <= rows[i].begin || (i != 0 && rows[i].begin != rows[i - 1].end))
-      return fail(ErrorCode::kMalformed, "rows that do not ascend and adjoin", rows[i].begin);
-    if (rows[i].signal_frame != rows[0].signal_frame)
-      return fail(ErrorCode::kUnsupported, "a part of a function is a signal frame", rows[i].begin);
-  }
-  if (rows.back().end - rows[0].begin > UINT32_MAX)
-    return fail(ErrorCode::kLimit, "a function of more than 4 GiB", rows[0].begin);
-  return {};
-}
-
 // Rows that say the same are one.
 Expected<std::vector<StoredRow>> stored_rows(std::span<const FrameRow> rows, Architecture architecture) {
   std::vector<StoredRow> stored;
@@ -140,7 +128,7 @@ Expected<void> Writer::add(std::span<const FrameRow> rows, std::uint64_t address
   const Architecture architecture = options_.architecture;
   if (architecture != Architecture::kX86_64 && architecture != Architecture::kAArch64)
     return fail(ErrorCode::kUnsupported, "no frames are written for this architecture", 0);
-  if (const auto ok = check_range(rows); !ok) return ok;
+  if (const auto ok = check_written_rows(rows); !ok) return ok;
   const auto stored = stored_rows(rows, architecture);
   if (!stored) return Failure(stored.error());
   if (options_.version == Version::k2) {
