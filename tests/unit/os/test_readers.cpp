@@ -28,6 +28,7 @@
 #include "os/process_memory.h"
 #include "os/reader_rights.h"
 #include "os/silent.h"
+#include "support/process_reading.h"
 #include "support/silent_mount.h"
 
 namespace windlass::os {
@@ -113,6 +114,7 @@ TEST_F(ReadersTest, AFileIsHandedOverWithWhatItIs) {
 }
 
 TEST_F(ReadersTest, RefusalsAreTheSystems) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_FALSE(readers_->open_regular(folder_ / "none").file);
   EXPECT_EQ(errno, ENOENT);
   EXPECT_FALSE(readers_->open_regular("/dev/null").file);
@@ -125,6 +127,7 @@ TEST_F(ReadersTest, RefusalsAreTheSystems) {
 }
 
 TEST_F(ReadersTest, MemoryAndTextOfAnySize) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   std::string all(3'000'000, 'x');
   for (std::size_t i = 0; i < all.size(); i += 997) all[i] = static_cast<char>('a' + i % 26);
   std::string got(all.size() - 10, '\0');
@@ -396,6 +399,7 @@ TEST(ServerOfAPath, IsThatOfTheInnermostMount) {
 
 // The functions of the folder give the same by readers as without.
 TEST(ReadersInUse, AreAskedByTheFunctionsOfTheFolder) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   volatile int here = 7;  // before the fork
   const pid_t child = ::fork();
   if (child == 0)

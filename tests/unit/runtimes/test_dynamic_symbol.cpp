@@ -48,13 +48,18 @@ TEST(DynamicSymbol, AnImageIsLoadedOnceEachPartIsInItsPlace) {
   const auto first = std::ranges::find(maps, base, &os::ProcMap::begin);
   ASSERT_NE(first, maps.end());
   EXPECT_TRUE(is_loaded(memory, maps, *first));
+  // The file as one mapping: where a part stands elsewhere in memory than in the file, the loader moves it afterwards.
+  const bool parts_move = std::ranges::any_of(
+      maps, [&](const os::ProcMap& map) { return map.path == first->path && map.begin - base != map.offset; });
   os::ProcMap all = *first;
   for (const os::ProcMap& map : maps)
     if (map.path == first->path) all.end = map.end;
-  EXPECT_FALSE(is_loaded(memory, std::span(&all, 1), all));
+  if (parts_move) EXPECT_FALSE(is_loaded(memory, std::span(&all, 1), all));
   os::ProcMap other = all;
   other.begin = base + 1;  // no image there
   EXPECT_TRUE(is_loaded(memory, std::span(&all, 1), other));
+  all.offset += 4096;
+  EXPECT_FALSE(is_loaded(memory, std::span(&all, 1), all));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "os/proc_maps.h"
 #include "support/ended_main_thread.h"
 #include "support/io_uring.h"
+#include "support/process_reading.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -242,6 +243,7 @@ class Pages {
 };
 
 TEST(ProcessMemory, WhatWasUsedIsReadAgainAtOnce) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   const Pages pages;
   walk::ProcessMemory memory(::getpid());
   const std::size_t used[] = {0, 1, 20, 21, 22, 40, 63};
