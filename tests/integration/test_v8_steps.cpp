@@ -68,10 +68,13 @@ void set_ways(StepJudge& judge) {
   judge.ways.moves_return_address = true;
   // Builtins have the names of the file's symbols.
   const auto symbols = std::make_shared<Symbolizer>(Symbolizer::of_space(judge.target().space));
-  const auto name = [&judge, symbols](std::uint64_t pc) {
+  const auto known = std::make_shared<std::map<std::uint64_t, std::string>>();  // builtins stay where they are
+  const auto name = [&judge, symbols, known](std::uint64_t pc) {
     if (judge.generated(pc) == nullptr) return std::string();
-    const NamedAddress named = symbols->name(CodeAddress::instruction(pc));
-    return named.frames.empty() ? std::string() : std::string(named.frames.back().linkage_name);
+    const auto [found, is_new] = known->try_emplace(pc);
+    const NamedAddress named = is_new ? symbols->name(CodeAddress::instruction(pc)) : NamedAddress();
+    if (!named.frames.empty()) found->second = named.frames.back().linkage_name;
+    return found->second;
   };
   // The frames of optimised code become those of the interpreter; an exception is handled by a frame further up.
   judge.ways.remakes_stack = [name, &judge](const user_regs_struct& before, const user_regs_struct& now) {
