@@ -89,7 +89,7 @@ Expected<CodeRangeId> CodeRanges::add(CodeRange range, Architecture architecture
   ModuleInfo info{range.begin, range.end, range.bias, std::move(range.name), {}};
   auto source = make_range_source(std::move(range), architecture);
   if (!source) return Failure(source.error());
-  auto module = std::make_unique<Module>(std::move(info), std::move(*source));
+  auto module = std::make_unique<Module>(std::move(info), std::move(*source), nullptr);
   const std::uint64_t id = module->id();
   return insert(std::move(module), id);
 }

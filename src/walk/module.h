@@ -28,9 +28,9 @@ struct KeptCode {
 class Module {
  public:
   explicit Module(ModuleInfo info) : info_(std::move(info)) {}
-  // Code made at run time. The source's numbering is the process's, whatever the bias that is kept.
-  Module(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source,
-         std::shared_ptr<sources::NameSource> names = nullptr)
+  // Code made at run time. The source's numbering is the process's, whatever the bias that is kept. `names` may be
+  // null.
+  Module(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source, std::shared_ptr<sources::NameSource> names)
       : info_(std::move(info)),
         bias_(0),
         generated_(true),

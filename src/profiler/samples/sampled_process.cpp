@@ -27,7 +27,7 @@ std::unique_ptr<walk::Module> module_of(const MapSet& maps, const Mapping& mappi
   info.begin = mapping.begin;
   info.end = mapping.end;
   if (const auto* code = maps.published_of(mapping)) {
-    auto module = std::make_unique<walk::Module>(std::move(info), (*code)->make_source());
+    auto module = std::make_unique<walk::Module>(std::move(info), (*code)->make_source(), *code);
     module->forget_id();  // its functions come and go
     return module;
   }

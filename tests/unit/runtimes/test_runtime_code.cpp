@@ -266,8 +266,9 @@ class Walk {
     EXPECT_TRUE(to.insert(std::make_unique<walk::Module>(
         ModuleInfo{kFile, kFile + 0x2000, kFile, "program", {}},
         test::elf_with_eh_frame(Architecture::kX86_64, {}, kStart, cfi.raw().data(), 0x2000))));
-    auto module = std::make_unique<walk::Module>(ModuleInfo{kMethods, kMethods + 0x1000, 0, "", {}},
-                                                 code_of(counts)->make_source());
+    const auto code = code_of(counts);
+    auto module =
+        std::make_unique<walk::Module>(ModuleInfo{kMethods, kMethods + 0x1000, 0, "", {}}, code->make_source(), code);
     module->forget_id();  // its functions come and go
     EXPECT_TRUE(to.insert(std::move(module)));
   }
