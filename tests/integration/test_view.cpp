@@ -1,8 +1,5 @@
 // The command `windlass view`, as browsers and others on the machine meet it.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -20,6 +17,7 @@
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "support/child_program.h"
+#include "support/loopback.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/synthetic_profile.h"
@@ -27,27 +25,8 @@
 namespace windlass {
 namespace {
 
-os::Descriptor connect_to(std::uint16_t port) {
-  os::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(port);
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&place), sizeof place) != 0) return {};
-  return socket;
-}
-
-// What comes back for `request` up to the end of the connection.
-std::string ask(std::uint16_t port, const std::string& request) {
-  const os::Descriptor socket = connect_to(port);
-  if (!socket) return "no connection";
-  (void)::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);  // it may be cut off
-  std::string answer;
-  char buffer[65536];
-  for (ssize_t got; (got = ::recv(socket.get(), buffer, sizeof buffer, 0)) > 0;)
-    answer.append(buffer, static_cast<std::size_t>(got));
-  return answer;
-}
+using test::ask;
+using test::connect_to;
 
 std::string get(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"; }
 
