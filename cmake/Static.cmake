@@ -61,7 +61,7 @@ target_include_directories(windlass_static_zydis SYSTEM PRIVATE ${zydis_sources}
 target_compile_definitions(windlass_static_zydis PRIVATE ZYDIS_STATIC_BUILD ZYCORE_STATIC_BUILD)
 
 # Not taken from windlass-cli: what it says of the linkage, which src/cli/linkage_static.cpp says here.
-add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,linkage_shared>
+add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,linkage_shared> $<TARGET_OBJECTS:windlass_commands>
   ${PROJECT_SOURCE_DIR}/src/cli/linkage_static.cpp ${PROJECT_SOURCE_DIR}/src/cli/fmt_inside.cpp
   ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp)
 set(static_parts "")
