@@ -152,6 +152,7 @@ bool StackWalker::step() {
       scratch_->progress.moved_up();
       ++scratch_->since_exact;
       ++frames_;
+      set_module(module_);
       return true;
     }
   }
