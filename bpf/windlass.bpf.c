@@ -54,6 +54,21 @@ WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_sc
   return 0;
 }
 
+/* The words that the sample takes along, behind its frames; none if these leave no room. */
+WL_GLOBAL int wl_append_taken(struct wl_scratch* s) {
+  if (!s) return 1;
+  s->event.taken_words = 0;
+  struct wl_unwind* u = &s->unwind;
+  __u32 from = u->first + u->frames + 2 * u->interpreted.count, size = (__u32)s->taken_words * 8;
+  if (size == 0) return 0;
+  WL_OPAQUE(size);
+  WL_OPAQUE(from);
+  if (size > sizeof s->taken || from > WL_FRAME_SLOTS - WL_MAX_TAKEN_WORDS) return 1;
+  bpf_probe_read_kernel(&s->frames[from], size, s->taken);
+  s->event.taken_words = (__u32)s->taken_words;
+  return 0;
+}
+
 /* Emits the stack in scratch, or counts it if it was seen before. */
 WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   if (!s || !st) return 1;
@@ -64,6 +79,8 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   st->user_frames += u->frames;
   st->memo_hits += u->memo_hits;
   if (u->managed_frames) st->managed_stacks++;
+  if (u->learned_frames) st->learned_stacks++;
+  if (u->learned_frames) u->hash = wl_mix(u->hash, bpf_ktime_get_ns() >> WL_LEARNED_WINDOW_SHIFT);
   struct wl_stack_key key = {
       .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
@@ -83,7 +100,8 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   s->event.certainty = certainty;
   s->event.user_frames = u->frames;
   s->event.interpreted_frames = u->interpreted.count;
-  __u64 size = sizeof s->event + (u->frames + u->first + 2 * u->interpreted.count) * 8;
+  wl_append_taken(s);
+  __u64 size = sizeof s->event + (u->frames + u->first + 2 * u->interpreted.count + s->event.taken_words) * 8;
   if (size > sizeof s->event + sizeof s->frames) return 1;
   if (bpf_ringbuf_output(&events, &s->event, size, wl_wakeup())) {
     st->lost++;
@@ -140,6 +158,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->frame_limit = wl_max_user_frames;
   u->memo_hits = 0;
   u->managed_frames = 0;
+  u->learned_frames = 0;
+  u->taken_count = 0;
   u->table.address = 0;
   u->has_interpreter = 0;
   u->interpreted.count = 0;
@@ -253,6 +273,7 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
   s->event.head.tgid = key;
   s->event.head.tid = (__u32)ids;
   wl_begin_walk(&s->unwind);
+  s->taken_words = 0;
   wl_take_kernel_stack(ctx, s);
   if (!wl_take_user_stack(s, st, bpf_get_current_task_btf())) wl_emit_stack(s, st);
   return 0;

@@ -28,6 +28,11 @@ WL_INLINE int wl_read(const struct wl_env* env, void* to, __u32 size, __u64 addr
   return bpf_probe_read_user(to, size, (const void*)address) != 0;
 }
 
+WL_INLINE const struct wl_learned* wl_find_learned(const struct wl_env* env, const struct wl_learned_key* key) {
+  (void)env;
+  return bpf_map_lookup_elem(&learned, key);
+}
+
 WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) {
   (void)env;
   return wl_address_mask;

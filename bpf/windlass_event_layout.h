@@ -54,10 +54,12 @@ struct wl_stack_event {
   __u8 kernel_frames;
   __u8 end : 6;       /* wl_end */
   __u8 certainty : 2; /* wl_certainty */
-  __u64 interpreted_frames;
+  __u32 interpreted_frames;
+  __u32 taken_words;
   /* Followed by u64 kernel[kernel_frames], then u64 user[user_frames], then wl_interpreted_frame[interpreted_frames],
    * each innermost first. A user frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal
-   * frame). Otherwise it is a return address. */
+   * frame). Otherwise it is a return address. Then u64 taken[taken_words]: a wl_taken_head and its words for each frame
+   * that has any (windlass_learned_layout.h). */
 };
 #define WL_FRAME_EXACT (1ull << 63)
 

@@ -220,9 +220,11 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->x_reg = WL_NO_XREG;
   u->generated = WL_GENERATED_NOW;
   u->managed = 0;
+  u->learns = 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
   if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->table;
+  if (mapping->kind == WL_MAPPING_LEARNED) u->learns = 1;
   if (mapping->kind == WL_MAPPING_SWITCHED) {
     u->other_stack = mapping->way;
     return WL_END_NO_ROW;

@@ -71,6 +71,14 @@ struct {
   __type(value, __u64);
 } counts SEC(".maps");
 
+/* What is used least goes first. States of address spaces that are gone go so, too. */
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1u << 16);
+  __type(key, struct wl_learned_key);
+  __type(value, struct wl_learned);
+} learned SEC(".maps");
+
 struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, 1u << 24);

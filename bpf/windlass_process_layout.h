@@ -24,6 +24,8 @@ enum wl_mapping_kind {
                              * unwinds it. A sample of a callee on the thread's own stack has both stacks. */
   WL_MAPPING_HELD = 4,      /* While the code calls, its caller's frame is not on the stack but in memory of the runtime
                              * (V8's deoptimised frames). The agent unwinds it. */
+  WL_MAPPING_LEARNED = 5,   /* A runtime's code. Frames that the agent has unwound once are left as the agent said
+                             * (windlass_learned_layout.h). The agent unwinds the others. */
 };
 
 /* Where a thread keeps the stack pointer of another stack, by loads from the thread's pointer on:

@@ -13,6 +13,7 @@
 #include "windlass_cursor.h"
 #include "windlass_event_layout.h"
 #include "windlass_interpreter_layout.h"
+#include "windlass_learned_layout.h"
 #include "windlass_process_layout.h"
 #include "windlass_table_layout.h"
 
@@ -130,6 +131,7 @@ struct wl_unwind {
   __u32 ref;       /* Of the rule; 0: none. */
   __u32 x_reg;     /* The extra register of the module's rules, or WL_NO_XREG. */
   __u32 generated; /* Without a rule: WL_GENERATED_NOW, WL_GENERATED_AHEAD, or 0: not generated. */
+  __u32 learns;    /* Without a rule: one may have been learned from the agent. */
   __u64 managed;   /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
   struct wl_rule rule; /* Of managed code. */
@@ -140,6 +142,7 @@ struct wl_unwind {
   __u32 frame_limit;
   __u32 memo_hits;
   __u32 managed_frames;           /* Left by a code manager's rows. */
+  __u32 learned_frames;           /* Left as was learned from the agent. */
   __u32 end;                      /* The wl_end, once the walk has ended. */
   __u32 certainty;                /* The wl_certainty of the least certain frame so far. */
   struct wl_way other_stack;      /* Of WL_MAPPING_SWITCHED, once the walk has come to such code. */
@@ -152,6 +155,10 @@ struct wl_unwind {
   __u64 next_stack;               /* The sp on the first other stack that the walk came to; 0: none. */
   struct wl_room room;
   struct wl_interpreted interpreted;
+  struct wl_learned learned;  /* Of the frame at hand. */
+  __u64 taken[WL_MOST_TAKEN]; /* The words to take along of the frame that was left last. */
+  __u32 taken_count;
+  __u32 reserved;
 };
 
 /* A power of two over kernel + user + 2 * interpreted frames, so that an index can be masked. */
@@ -163,6 +170,9 @@ struct wl_scratch {
   /* The end of the stack, if it is above sp: the main thread's arguments, or the thread's control block. */
   __u64 stack_top, thread_block;
   __u64 machine; /* The wl_machine of the code at hand. */
+  /* Of all frames that have any, a wl_taken_head and the words. */
+  __u64 taken_words;
+  __u64 taken[WL_MAX_TAKEN_WORDS];
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };

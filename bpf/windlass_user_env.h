@@ -6,6 +6,7 @@
 #ifndef WINDLASS_USER_ENV_H
 #define WINDLASS_USER_ENV_H
 
+#include "windlass_learned_layout.h"
 #include "windlass_table_layout.h"
 
 struct wl_env {
@@ -15,6 +16,8 @@ struct wl_env {
   /* Copies `size` bytes of the target at `address`; 0 if done, anything else if not readable. */
   int (*read)(void* context, void* to, __u32 size, __u64 address);
   void* context;
+  /* What was learned for a key; 0: nothing. May be null. */
+  const struct wl_learned* (*learned)(void* context, const struct wl_learned_key* key);
   __u64 address_mask; /* AArch64: the bits of a code address that no authentication code uses */
 };
 
@@ -33,6 +36,10 @@ WL_INLINE const struct wl_module* wl_get_module(const struct wl_env* env, __u32 
 
 WL_INLINE int wl_read(const struct wl_env* env, void* to, __u32 size, __u64 address) {
   return env->read(env->context, to, size, address);
+}
+
+WL_INLINE const struct wl_learned* wl_find_learned(const struct wl_env* env, const struct wl_learned_key* key) {
+  return env->learned ? env->learned(env->context, key) : 0;
 }
 
 WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) { return env->address_mask; }

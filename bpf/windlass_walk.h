@@ -6,6 +6,7 @@
 #ifndef WINDLASS_WALK_H
 #define WINDLASS_WALK_H
 
+#include "windlass_learned.h"
 #include "windlass_lookup.h"
 #include "windlass_managed.h"
 #include "windlass_memo.h"
@@ -61,6 +62,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
 #endif
     if (status != WL_CONTINUE) return status;
   }
+  if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);
   if (u->ref == 0) return u->managed ? wl_step_managed(u, pc) : wl_step_code(u);
   return wl_step_by_rule(u, entry, pc);
 }
@@ -123,7 +125,10 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
   if (!s || !memo) return 1;
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
     int status = wl_walk_round(s, memo);
-    if (status == WL_NEEDS_STEP) status = wl_step(&s->unwind, memo);
+    if (status == WL_NEEDS_STEP) {
+      status = wl_step(&s->unwind, memo);
+      if (s->unwind.taken_count && wl_keep_words(s)) status = WL_END_NO_ROW;
+    }
     /* The code that runs at the kernel's initial sp has no caller: the arguments of the program lie there (psABI figure
      * 3.9). */
     if (status == WL_END_GUESSED && s->unwind.cursor.regs[WL_SP] == s->stack_top) status = WL_END_COMPLETE;

@@ -158,6 +158,8 @@ static void print_details(profiler::Recorder& recorder) {
     say("    {:.3f} s in the sampler, {} ns a sample\n", static_cast<double>(kernel.run_time_ns) * 1e-9,
         grouped(kernel.run_time_ns / std::max<std::uint64_t>(kernel.samples - kernel.other_processes, 1)));
   if (kernel.managed_stacks != 0) say("    {} stacks by the tables of code managers\n", grouped(kernel.managed_stacks));
+  if (kernel.learned_stacks != 0)
+    say("    {} stacks with frames of managed runtimes\n", grouped(kernel.learned_stacks));
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)
       say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), grouped(kernel.ends[end]));

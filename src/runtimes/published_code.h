@@ -18,6 +18,7 @@
 #include "os/file_identity.h"
 #include "os/proc_maps.h"
 #include "windlass/walk.h"
+#include "windlass_learned_layout.h"
 #include "windlass_process_layout.h"
 
 namespace windlass::manager {
@@ -55,6 +56,12 @@ class PublishedCode : public sources::NameSource, public std::enable_shared_from
     wl_held frame;
   };
   [[nodiscard]] virtual std::vector<HoldingCode> holding_code() const { return {}; }
+  // True if the kernel side can leave its frames by itself, once it has learned of these.
+  [[nodiscard]] virtual bool teaches() const { return false; }
+  // What the kernel side has to know of frames at an address; without `check`. Nothing: the agent has to leave them.
+  [[nodiscard]] virtual std::optional<wl_learned> lesson(CodeAddress /*pc*/) { return std::nullopt; }
+  // As UnwindSource has it.
+  [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) { return true; }
   // True if it has just begun, and will know more.
   [[nodiscard]] virtual bool is_starting() { return false; }
   // Called for code of its process that is in no ELF file.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lookup/table/project.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes {
@@ -111,6 +112,41 @@ std::uint64_t RuntimeCode::functions_at(std::uint64_t address, std::uint64_t fun
 void RuntimeCode::note_code(const os::ProcMap& map) {
   const std::lock_guard hold(lock_);
   runtime_->note_code(map);
+}
+
+bool RuntimeCode::teaches() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->teaches();
+}
+
+std::optional<wl_learned> RuntimeCode::lesson(CodeAddress pc) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(pc.lookup());
+  FrameRow row;
+  if (!method || !(*method)->row_at(pc.lookup(), row)) return std::nullopt;
+  wl_learned lesson{};
+  // Nothing in a runtime's code ends a stack.
+  lesson.rule = table::without_end(table::project(row, runtime_->architecture(), WL_NO_XREG));
+  if (lesson.rule.cfa_kind == WL_CFA_UNSUPPORTED || lesson.rule.ra_kind == WL_REG_UNDEFINED) return std::nullopt;
+  // The kernel side takes what a register leads to for an interrupted instruction (wl_apply).
+  if (lesson.rule.ra_kind == WL_REG_IN_REG) return std::nullopt;
+  const auto words = runtime_->words_of(**method, pc);
+  if (!words || words->size() > WL_MOST_TAKEN) return std::nullopt;
+  std::ranges::copy(*words, lesson.taken);
+  lesson.taken_count = static_cast<std::uint32_t>(words->size());
+  if ((*method)->lasting) return lesson;
+  const auto guard = runtime_->guard_of(**method);
+  if (!guard) return std::nullopt;
+  lesson.guard_address = guard->address;
+  lesson.guard_mask = guard->mask;
+  lesson.guard_value = guard->value & guard->mask;
+  return lesson;
+}
+
+bool RuntimeCode::may_be_outermost(std::uint64_t address) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(address);
+  return !method || !runtime_->is_exact() || (*method)->may_be_outermost(address);
 }
 
 wl_way RuntimeCode::way_to_stack() {

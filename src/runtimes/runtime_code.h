@@ -62,6 +62,19 @@ class Runtime {
     return std::nullopt;
   }
   [[nodiscard]] virtual sources::NamedFunction name_of(const FrameFunction& /*function*/) { return {}; }
+  // Does it say below what the kernel side needs?
+  [[nodiscard]] virtual bool teaches() const { return false; }
+  // What frame_function() reads of a frame at an address. Nothing: it cannot be said, or the method's row is not all
+  // that the walk needs.
+  [[nodiscard]] virtual std::optional<std::vector<wl_taken>> words_of(const Method& /*method*/, CodeAddress /*pc*/) {
+    return std::nullopt;
+  }
+  // Of a method that is not lasting: a word that tells it from what may come to its place. Nothing: there is none.
+  // ([address] & mask) == value as long as the method is there.
+  struct Guard {
+    std::uint64_t address = 0, mask = ~std::uint64_t{0}, value = 0;
+  };
+  [[nodiscard]] virtual std::optional<Guard> guard_of(const Method& /*method*/) { return std::nullopt; }
   // A method's functions at an address: those inlined there, innermost first, then itself.
   virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<sources::NamedFunction>& to) {
     if (!method.name.empty()) to.push_back({method.name});
@@ -112,6 +125,9 @@ class RuntimeCode final : public manager::PublishedCode {
                              std::vector<sources::NamedFunction>& to) override;
   std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) override;
   void note_code(const os::ProcMap& map) override;
+  bool teaches() const override;
+  std::optional<wl_learned> lesson(CodeAddress pc) override;
+  bool may_be_outermost(std::uint64_t address) override;
   wl_way way_to_stack() override;
   bool is_starting() override;
   std::vector<HoldingCode> holding_code() const override;

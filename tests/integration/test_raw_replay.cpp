@@ -5,11 +5,8 @@
 // two must call it whole, too, with the same frames and certainty.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 #include <sstream>
 #include <string>
@@ -19,18 +16,16 @@
 #include <fmt/ranges.h>
 
 #include "os/proc_file.h"
-#include "profiler/samples/perf_sampler.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "support/kernel_walk.h"
 #include "support/privilege.h"
+#include "support/raw_samples.h"
 #include "walk/inside.h"
 #include "windlass/backtrace.h"
 #include "windlass/walk.h"
 
 namespace windlass::profiler {
 namespace {
-
-using Event = std::vector<std::uint64_t>;
 
 // The copies of the sample of the moment, and the stopped process for code.
 class HandMadeMemory final : public Memory {
@@ -53,57 +48,6 @@ class HandMadeMemory final : public Memory {
   const RawSample& sample_;
   int process_;
 };
-
-class Child {
- public:
-  explicit Child(const std::string& command) : pid_(::fork()) {
-    if (pid_ != 0) return;
-    ::setpgid(0, 0);
-    const int null = ::open("/dev/null", O_RDWR);
-    for (int fd : {0, 1, 2}) ::dup2(null, fd);
-    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    ::_exit(127);
-  }
-  ~Child() {
-    ::kill(-pid_, SIGKILL);
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  [[nodiscard]] std::uint32_t pid() const { return static_cast<std::uint32_t>(pid_); }
-  // True once it, and not the shell, is on its way.
-  void stop() const {
-    ::kill(pid_, SIGSTOP);
-    int status = 0;
-    ::waitpid(pid_, &status, WUNTRACED);
-  }
-
- private:
-  pid_t pid_;
-};
-
-constexpr std::size_t kFewest = 4;
-
-// Raw samples of the process itself; what it starts is left out. For as long as it is said, or, on a machine that
-// hardly lets it run, until there are a few.
-std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
-  std::vector<Event> events;
-  auto sampler = PerfSampler::open(1999, {tgid}, [](ProcessEvent&&) {});
-  EXPECT_TRUE(sampler) << sampler.error().text;
-  if (!sampler || !(*sampler)->start()) return events;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto runs = [&] {
-    const auto passed = std::chrono::steady_clock::now() - begin;
-    return passed < time || (events.size() < kFewest && passed < 50 * time);
-  };
-  while (runs())
-    (void)(*sampler)->poll(std::chrono::milliseconds(20), [&](const wl_event_head& head, std::size_t size) {
-      if (head.type != WL_EVENT_RAW || head.tgid != tgid) return;
-      Event& event = events.emplace_back((size + 7) / 8);
-      std::memcpy(event.data(), &head, size);
-    });
-  (*sampler)->stop();
-  return events;
-}
 
 // Every mapping by the public interface: a file by its path, the vdso by its bytes, the rest as generated code. It
 // refers to `sample`, which may be given other contents between walks.
@@ -163,11 +107,11 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const Program& program = GetParam();
   if (program.needs != nullptr && ::access(program.needs, X_OK) != 0) GTEST_SKIP() << program.needs << " is not here";
-  const Child child(program.command);
+  const test::Child child(program.command);
   ::usleep(300'000);  // past its start, or most of it
-  const std::vector<Event> events = sample(child.pid(), std::chrono::milliseconds(400));
+  const std::vector<test::Event> events = test::sample(child.pid(), std::chrono::milliseconds(400));
   child.stop();
-  ASSERT_GE(events.size(), kFewest);
+  ASSERT_GE(events.size(), test::kFewest);
 
   ModuleRegistry registry(nullptr);
   ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent,
@@ -180,7 +124,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   ASSERT_GE(process, 0);
 
   RawSample now;
-  const auto parse = [&](const Event& event) {
+  const auto parse = [&](const test::Event& event) {
     const auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
     if (parsed) now = parsed->sample;
     return parsed.has_value();
@@ -197,7 +141,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   std::vector<std::uint64_t> kernel_frames;
   std::size_t by_end[WL_END_COUNT] = {};
   std::size_t frames_seen = 0;
-  for (const Event& event : events) {
+  for (const test::Event& event : events) {
     ASSERT_TRUE(parse(event));
     const auto [end, least, frames, functions] = unwinder.unwind(now, &maps);
     ++by_end[end];

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,8 @@ class KernelWalk {
         to.kind = WL_MAPPING_FILE;
         if (!made->module_of(mapping.module, registry.source(*file), to.module)) return nullptr;
       }
+      if (const auto* code = maps.published_of(mapping); code != nullptr && (*code)->teaches())
+        to.kind = WL_MAPPING_LEARNED;
       mappings.push_back(to);
     }
     if (!made->publish(mappings)) return nullptr;
@@ -61,12 +64,25 @@ class KernelWalk {
     unwind.frames = unwind.first = 0;
     unwind.frame_limit = frame_limit;
     unwind.certainty = WL_DESCRIBED;
+    unwind.taken_count = 0;
+    scratch_->taken_words = 0;
     unwind.next_stack = 0;
     unwind.other_stack.there = unwind.held.there = 0;
     wl_walk(scratch_.get(), memo_.get());
     frames.assign(scratch_->frames, scratch_->frames + unwind.frames);
     return static_cast<std::uint8_t>(unwind.end);
   }
+  // What the agent teaches; `space` is kSpace.
+  static constexpr std::uint32_t kSpace = 1;
+  void teach(const wl_learned_key& key, const wl_learned& lesson) {
+    wl_learned& kept = learned_[{key.pc, key.kind}] = lesson;
+    kept.check = wl_learned_check(&lesson, key);
+  }
+  // Of the last walk, as its event has them.
+  [[nodiscard]] std::span<const std::uint64_t> taken_words() const {
+    return {reinterpret_cast<const std::uint64_t*>(scratch_->taken), static_cast<std::size_t>(scratch_->taken_words)};
+  }
+
   // wl_certainty of the last walk's least certain frame.
   [[nodiscard]] std::uint8_t certainty() const { return static_cast<std::uint8_t>(scratch_->unwind.certainty); }
 
@@ -75,12 +91,17 @@ class KernelWalk {
 
   explicit KernelWalk(Read read) : read_(std::move(read)), modules_(kMostModules) {
     wl_env& env = scratch_->unwind.env;
-    scratch_->unwind.space = 1;
+    scratch_->unwind.space = kSpace;
     env.arena = reinterpret_cast<const unsigned char*>(arena_->base());
     env.modules = modules_.data();
     env.module_count = kMostModules;
     env.address_mask = user_code_mask();
     env.context = this;
+    env.learned = [](void* context, const wl_learned_key* key) -> const wl_learned* {
+      const auto& learned = static_cast<KernelWalk*>(context)->learned_;
+      const auto found = learned.find({key->pc, key->kind});
+      return found != learned.end() ? &found->second : nullptr;
+    };
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
       return static_cast<KernelWalk*>(context)->read_(address, to, size) ? 0 : 1;
     };
@@ -110,7 +131,8 @@ class KernelWalk {
   Read read_;
   std::unique_ptr<table::Arena> arena_ = std::move(*table::Arena::create({}, kMostChunks));
   std::vector<wl_module> modules_;
-  std::map<std::uint32_t, std::uint32_t> ids_;  // by the registry's number
+  std::map<std::uint32_t, std::uint32_t> ids_;                             // by the registry's number
+  std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> learned_;  // by pc and kind
   std::unique_ptr<wl_scratch> scratch_ = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo_ = std::make_unique<wl_memo>();
 };

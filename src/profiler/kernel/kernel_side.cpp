@@ -122,6 +122,7 @@ class KernelSideImpl final : public KernelSide {
   void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
   std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
+  void teach(const wl_learned_key& key, const wl_learned& lesson) override;
 
   std::expected<void, SystemError> start() override {
     return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
@@ -257,6 +258,13 @@ std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) 
                   -error});
 }
 
+// A lesson that finds no room is given again when its code is met again.
+void KernelSideImpl::teach(const wl_learned_key& key, const wl_learned& lesson) {
+  wl_learned checked = lesson;
+  checked.check = wl_learned_check(&lesson, key);
+  (void)bpf_map_update_elem(bpf_map__fd(skeleton_->maps.learned), &key, &checked, BPF_ANY);
+}
+
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
   const int count = ring_.poll(timeout, handler);
   sets_->housekeeping(MappingSets::Clock::now());
@@ -295,6 +303,7 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.user_frames += one.user_frames;
     sum.memo_hits += one.memo_hits;
     sum.managed_stacks += one.managed_stacks;
+    sum.learned_stacks += one.learned_stacks;
     sum.lost_process_events += one.lost_process_events;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }

@@ -11,6 +11,7 @@
 
 #include "profiler/doctor/system_error.h"
 #include "windlass_event_layout.h"
+#include "windlass_learned_layout.h"
 #include "windlass_process_layout.h"
 
 struct wl_interpreter;
@@ -29,6 +30,9 @@ class SampleSource {
                                                             std::uint64_t epoch,
                                                             const wl_interpreter* interpreter = nullptr) = 0;
   virtual void forget(std::uint32_t tgid) = 0;
+
+  // For sources that unwind themselves: how a frame of a runtime's code is left. `lesson` without its check.
+  virtual void teach(const wl_learned_key& /*key*/, const wl_learned& /*lesson*/) {}
 
   // One more process to sample, for sources that do not find those themselves that targets have started.
   virtual void follow(std::uint32_t /*tgid*/) {}

@@ -230,8 +230,10 @@ wl_mapping ProcessFollower::for_the_kernel(const Process& process, const Mapping
     made.kind = WL_MAPPING_FILE;
     made.bias = mapping.bias;
   }
-  if (const auto* code = process.maps->published_of(mapping))
+  if (const auto* code = process.maps->published_of(mapping)) {
+    if ((*code)->teaches()) made.kind = WL_MAPPING_LEARNED;
     if (const wl_way way = (*code)->way_to_stack(); way.there != 0) made.kind = WL_MAPPING_SWITCHED, made.way = way;
+  }
   return made;
 }
 

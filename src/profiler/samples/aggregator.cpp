@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
 
 namespace windlass::profiler {
 namespace {
 
 constexpr std::uint32_t kSharedAnonymous = 0;  // no process has the number 0
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
-  return hash * 0xff51afd7ed558ccdull;
-}
 
 }  // namespace
 

@@ -71,6 +71,7 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
     return fail(ErrorCode::kMalformed, "raw event's parts exceed it", stack_at, stacks);
   RawEvent parsed;
   parsed.reason = event.reason;
+  parsed.space = event.space;
   parsed.kernel.resize(event.kernel_frames);
   if (!parsed.kernel.empty()) std::memcpy(parsed.kernel.data(), bytes + sizeof event, parsed.kernel.size() * 8);
   parsed.interpreted.resize(event.interpreted_frames);

@@ -43,6 +43,7 @@ struct RawEvent {
   std::vector<std::uint64_t> kernel;
   std::vector<wl_interpreted_frame> interpreted;
   std::uint32_t reason = 0;
+  std::uint32_t space = 0;  // of the address space, as the kernel side knew it; 0: it did not
 };
 [[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);
 

@@ -118,7 +118,8 @@ void Recorder::make_parts() {
   unwinder_ = std::make_unique<RawUnwinder>(registry);
   intake_ = std::make_unique<SampleIntake>(
       *table_, *unwinder_, names_, aggregator_, [this](std::uint32_t tgid) { follower_->rescan(tgid, now_); },
-      [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); });
+      [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); },
+      [this](const wl_learned_key& key, const wl_learned& lesson) { source_.samples->teach(key, lesson); });
   intake_->set_budget(budget_);
 }
 

@@ -118,11 +118,25 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
   return frame_names_;
 }
 
+void SampleIntake::judge_exits(const MapSet& maps, StackRecord& stack) const {
+  for (std::size_t i = 0; i + 1 < stack.user.size(); ++i) {
+    const std::uint64_t address = lookup_address(stack.user[i]), next = lookup_address(stack.user[i + 1]);
+    const Mapping *from = maps.find(address), *to = maps.find(next);
+    const auto* code = from != nullptr ? maps.published_of(*from) : nullptr;
+    if (code == nullptr || to == nullptr || to->generated() || to->published() || is_exact(stack.user[i + 1])) continue;
+    if ((*code)->may_be_outermost(address)) continue;
+    stack.certainty = WL_GUESSED;
+    if (stack.end == WL_END_COMPLETE) stack.end = WL_END_GUESSED;
+  }
+}
+
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
   const std::size_t native = size < sizeof event ? 0 : std::size_t{event.kernel_frames} + event.user_frames;
   if (size < sizeof event || native * 8 > size - sizeof event ||
-      event.interpreted_frames > (size - sizeof event - native * 8) / sizeof(wl_interpreted_frame)) {
+      event.interpreted_frames > (size - sizeof event - native * 8) / sizeof(wl_interpreted_frame) ||
+      event.taken_words * 8ULL >
+          size - sizeof event - native * 8 - event.interpreted_frames * sizeof(wl_interpreted_frame)) {
     ++malformed_;
     return;
   }
@@ -134,7 +148,13 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   StackRecord stack = record_of(head, end, event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
-  const Named by{user, {}, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
+  std::vector<std::uint64_t> functions;
+  if (const MapSet* maps = maps_of(head.tgid); maps != nullptr && !maps->published().empty()) {
+    judge_exits(*maps, stack);
+    const std::span words(frames + native + 2 * std::size_t{event.interpreted_frames}, event.taken_words);
+    functions = taken_words_.functions({event.space, head.time, user, words}, *maps);
+  }
+  const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
 }
@@ -163,6 +183,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   }
   const std::uint8_t end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
+  if (maps != nullptr) teacher_.teach(event.space, *maps, stack.frames, head.time);
   if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
   WalkedSample sample{head,

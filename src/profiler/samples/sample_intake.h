@@ -9,9 +9,11 @@
 #include "profiler/processes/process_table.h"
 #include "profiler/samples/aggregator.h"
 #include "profiler/samples/code_names.h"
+#include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/interpreted_names.h"
 #include "profiler/samples/late_samples.h"
 #include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/taken_words.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
 #include "windlass_types.h"
@@ -23,16 +25,18 @@ namespace windlass::profiler {
 class SampleIntake {
  public:
   // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
-  // `on_generated`: that code made at run time was met which nobody is known to publish. All must outlive it.
+  // `on_generated`: that code made at run time was met which nobody is known to publish. `teach`: tells the kernel side
+  // how frames of runtimes are left. All must outlive it.
   using OfProcess = std::function<void(std::uint32_t tgid)>;
   SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, CodeNames& names, Aggregator& aggregator,
-               OfProcess rescan, OfProcess on_generated)
+               OfProcess rescan, OfProcess on_generated, FrameTeacher::Sink teach)
       : table_(table),
         unwinder_(unwinder),
         names_(names),
         aggregator_(aggregator),
         rescan_(std::move(rescan)),
-        on_generated_(std::move(on_generated)) {}
+        on_generated_(std::move(on_generated)),
+        teacher_(std::move(teach)) {}
 
   // What it takes to unwind a sample counts there; it must outlive this.
   void set_budget(WorkBudget& budget) {
@@ -81,6 +85,8 @@ class SampleIntake {
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
   [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
+  // One that leaves a runtime's code by a frame that calls nothing but the runtime's code has skipped some.
+  void judge_exits(const MapSet& maps, StackRecord& stack) const;
   [[nodiscard]] std::uint8_t silent_end(std::uint32_t tgid, std::uint8_t end,
                                         std::span<const std::uint64_t> frames) const;
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
@@ -92,6 +98,8 @@ class SampleIntake {
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;
   OfProcess rescan_, on_generated_;
+  FrameTeacher teacher_;
+  TakenWords taken_words_;
   LateSamples late_;
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};

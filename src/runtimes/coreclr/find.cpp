@@ -48,6 +48,9 @@ class CoreClr final : public Runtime {
     return std::move(*code);
   }
 
+  bool teaches() const override { return true; }
+  // Its frames run one function each.
+  std::optional<std::vector<wl_taken>> words_of(const Method&, CodeAddress) override { return std::vector<wl_taken>{}; }
   bool is_still(const Method& method) override {
     return has_map() && static_cast<const Code&>(method).is_still(*tables_->map, *memory_);
   }

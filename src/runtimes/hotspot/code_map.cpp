@@ -258,7 +258,7 @@ Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc
 bool CodeMap::is_still(const Memory& memory, const Blob& blob) const {
   if (!blob.is_compiled()) return true;  // made once, or never taken away while code may be in it
   const auto method = read_value<std::uint64_t>(memory, blob.address + nmethod_method_);
-  const auto id = read_value<std::uint32_t>(memory, blob.address + nmethod_id_);
+  const auto id = read_value<std::uint32_t>(memory, id_of(blob));
   return (!method || *method == blob.method) && (!id || *id == blob.id);
 }
 

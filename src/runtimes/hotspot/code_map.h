@@ -71,6 +71,8 @@ class CodeMap {
   [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
   // Is what find() gave still there? Of a process that has ended, what was there last.
   [[nodiscard]] bool is_still(const Memory& memory, const Blob& blob) const;
+  // Where compiled code has Blob::id.
+  [[nodiscard]] std::uint64_t id_of(const Blob& blob) const { return blob.address + nmethod_id_; }
 
  private:
   struct Heap {

@@ -76,6 +76,26 @@ class HotSpot final : public Runtime {
     if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names().bci_of(*memory_, of, *saved);
     return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
   }
+  bool teaches() const override { return true; }
+  std::optional<std::vector<wl_taken>> words_of(const Method& method, CodeAddress pc) override {
+    const Code& code = static_cast<const Code&>(method);
+    if (code.is_return_barrier(pc.lookup())) return std::nullopt;  // the frame above is where the thread's data say
+    if (code.blob().kind != Blob::Kind::kCodelet) return std::vector<wl_taken>{};
+    FrameRow row;
+    if (!has_names() || !code.row_at(pc.lookup(), row) || !row.cfa.is(CfaRule::kLoaded)) return std::nullopt;
+    const auto below = [](std::uint64_t bytes) {
+      return wl_taken{static_cast<std::int16_t>(-static_cast<std::int64_t>(bytes)), x86_64::kRbp, 0};
+    };
+    std::vector<wl_taken> words{below(kMethodBelowFrame), below(kBcpBelowFrame)};
+    if (!pc.is_return_address()) words.push_back({0, kBcpRegister, WL_TAKEN_REGISTER});
+    return words;
+  }
+  std::optional<Guard> guard_of(const Method& method) override {
+    // Each compilation has a number of its own.
+    const Blob& blob = static_cast<const Code&>(method).blob();
+    if (!has_map() || !blob.is_compiled()) return std::nullopt;
+    return Guard{tables_->map->id_of(blob), 0xffffffff, blob.id};
+  }
   sources::NamedFunction name_of(const FrameFunction& function) override {
     return named(names().method(*memory_, function.function), static_cast<std::int32_t>(function.place));
   }

@@ -42,7 +42,7 @@ Expected<CodeMap> CodeMap::make(const ImageFacts& facts) {
 
 std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::uint64_t begin) const {
   std::array<std::byte, 128> bytes{};
-  CodeObject found{.stream = stream, .code = heap.field(stream, 8).value_or(0), .begin = begin};
+  CodeObject found{.stream = stream, .code = heap.field(stream, kCode).value_or(0), .begin = begin};
   if (!heap.read(found.code, 0, bytes.data(), bytes.size()) || !heap.is(found.code, heap.layout().code_type))
     return std::nullopt;
   const auto get = [&](std::uint32_t at, auto& to) {

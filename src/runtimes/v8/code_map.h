@@ -27,6 +27,7 @@ struct CodeObject {
 class CodeMap {
  public:
   static constexpr std::uint64_t kLongest = std::uint64_t{4} << 20;  // bytes of code
+  static constexpr std::uint32_t kCode = 8;                          // InstructionStream: its Code
 
   // kUnsupported: what is missing.
   [[nodiscard]] static Expected<CodeMap> make(const ImageFacts& facts);

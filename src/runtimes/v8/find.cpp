@@ -116,6 +116,15 @@ class V8 final : public Runtime {
     if (!found) return std::nullopt;
     return FrameFunction{found->function, names_->functions().line_of(found->function, found->position)};
   }
+  bool teaches() const override { return true; }
+  std::optional<std::vector<wl_taken>> words_of(const Method& method, CodeAddress pc) override {
+    return names_->words_of(static_cast<const Code&>(method), pc.lookup());
+  }
+  std::optional<Guard> guard_of(const Method& method) override {
+    const CodeObject* object = static_cast<const Code&>(method).object();
+    if (object == nullptr) return std::nullopt;
+    return Guard{.address = object->stream - 1 + CodeMap::kCode, .value = object->code};
+  }
   sources::NamedFunction name_of(const FrameFunction& function) override {
     return names_->named(static_cast<std::uint32_t>(function.function), static_cast<std::uint32_t>(function.place));
   }

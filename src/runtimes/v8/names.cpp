@@ -99,11 +99,29 @@ std::int32_t Names::position_of(std::uint32_t function, Tagged bytecodes, std::u
   return at != nullptr ? at->position : -1;
 }
 
+bool Names::is_baseline(const Code& code) const {
+  return code.object() != nullptr && code.object()->kind == heap_.layout().kind_baseline;
+}
+
+std::optional<std::vector<wl_taken>> Names::words_of(const Code& code, std::uint64_t address) const {
+  const Layout& layout = heap_.layout();
+  if (!is_baseline(code) && !code.interprets()) return std::vector<wl_taken>{};
+  if (!code.has_frame(address)) return std::nullopt;
+  const auto slot = [](std::int32_t offset, std::uint8_t flags) {
+    return wl_taken{static_cast<std::int16_t>(offset), x86_64::kRbp, flags};
+  };
+  // Each call has a context of its own. The function has the bytecodes.
+  std::vector<wl_taken> words{slot(layout.frame_context, WL_TAKEN_SILENT), slot(layout.frame_function, 0),
+                              slot(layout.frame_bytecodes, WL_TAKEN_SILENT)};
+  if (code.interprets()) words.push_back(slot(layout.frame_bytecode_offset, 0));
+  return words;
+}
+
 std::optional<Names::Place> Names::by_slots(const Code& code, std::uint64_t address, const Registers& frame,
                                             const Memory& memory) {
   const Layout& layout = heap_.layout();
   const CompiledCode* compiled = code.object() != nullptr ? static_cast<const CompiledCode*>(&code) : nullptr;
-  const bool baseline = compiled != nullptr && compiled->object()->kind == layout.kind_baseline;
+  const bool baseline = is_baseline(code);
   if ((!baseline && !code.interprets()) || !frame.has(x86_64::kRbp) || !code.has_frame(address)) return std::nullopt;
   const std::uint64_t fp = frame.get(x86_64::kRbp);
   const auto slot = [&](std::int32_t offset) -> Tagged {

@@ -34,11 +34,15 @@ class Names {
   };
   [[nodiscard]] std::optional<Place> by_slots(const Code& code, std::uint64_t address, const Registers& frame,
                                               const Memory& memory);
+  // What by_slots() reads of a frame. Nothing: the frame is not set up there.
+  [[nodiscard]] std::optional<std::vector<wl_taken>> words_of(const Code& code, std::uint64_t address) const;
   [[nodiscard]] sources::NamedFunction named(std::uint32_t function, std::uint32_t line) const;
   [[nodiscard]] const Functions& functions() const { return functions_; }
 
  private:
   static constexpr std::int32_t kTwoBitsSince = 14;
+
+  [[nodiscard]] bool is_baseline(const Code& code) const;
 
   void fill_optimized(CompiledCode& code);
   void fill_baseline(CompiledCode& code);

@@ -167,6 +167,7 @@ FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkSt
                 .module_count = 0,
                 .read = read_for_rule,
                 .context = this,
+                .learned = nullptr,
                 .address_mask = user_code_mask()};
   unwind.next_stack = 0;
   unwind.cursor = {};

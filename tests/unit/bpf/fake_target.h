@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lookup/table/arena.h"
@@ -41,6 +42,11 @@ class FakeTarget {
     env.context = this;
     env.address_mask = ~0ULL;
     scratch->unwind.space = 1;
+    env.learned = [](void* context, const wl_learned_key* key) -> const wl_learned* {
+      auto& self = *static_cast<FakeTarget*>(context);
+      const auto found = self.lessons.find({key->pc, key->kind});
+      return found != self.lessons.end() && key->space == self.scratch->unwind.space ? &found->second : nullptr;
+    };
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
       auto& self = *static_cast<FakeTarget*>(context);
       ++self.reads;
@@ -70,11 +76,18 @@ class FakeTarget {
     place(mappings);
   }
 
+  // As the agent teaches frames of a process that was published last.
+  void teach(std::uint64_t pc, std::uint32_t kind, const wl_learned& lesson) {
+    wl_learned& kept = lessons[{pc, kind}] = lesson;
+    kept.check = wl_learned_check(&lesson, {pc, scratch->unwind.space, kind});
+  }
+
   // The frames from `start` on, as the kernel's events have them.
   std::vector<std::uint64_t> walk(const wl_cursor& start) {
     wl_unwind& unwind = scratch->unwind;
     unwind.cursor = start;
     unwind.frames = unwind.first = unwind.memo_hits = unwind.managed_frames = 0;
+    unwind.learned_frames = unwind.taken_count = 0;
     unwind.table.address = 0;
     unwind.hash = 0;
     unwind.frame_limit = 64;
@@ -108,6 +121,7 @@ class FakeTarget {
   std::unique_ptr<table::Arena> arena;
   std::vector<wl_module> modules;
   std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> lessons;  // by pc and kind
   std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo = std::make_unique<wl_memo>();
   wl_env& env = scratch->unwind.env;

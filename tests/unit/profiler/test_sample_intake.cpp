@@ -45,7 +45,8 @@ class SampleIntakeTest : public testing::Test {
                         rescans.push_back(tgid);
                         (void)table.scan(tgid, 1);
                       },
-                      [this](std::uint32_t tgid) { generated.push_back(tgid); }};
+                      [this](std::uint32_t tgid) { generated.push_back(tgid); },
+                      [](const wl_learned_key&, const wl_learned&) {}};
 
   static wl_event_head head(std::uint32_t type) {
     wl_event_head made{};
@@ -125,7 +126,7 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   EXPECT_EQ(end_of(6, 0x8), WL_END_NO_MAPPING) << "nothing returns there";
 }
 
-TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {
+TEST_F(SampleIntakeTest, PartsThatExceedTheEventAreRefused) {
   proc = "1000-2000 r-xp 00000000 00:00 0 \n";
   ASSERT_TRUE(table.scan(10, 1));
   std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + 1 + 2, 0x1234);
@@ -133,13 +134,19 @@ TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {
   event.head = head(WL_EVENT_STACK);
   event.user_frames = 1;
   event.end = WL_END_COMPLETE;
-  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60}) {
-    event.interpreted_frames = count;
+  const auto is_refused = [&](std::uint32_t interpreted, std::uint32_t taken) {
+    event.interpreted_frames = interpreted;
+    event.taken_words = taken;
     std::memcpy(bytes.data(), &event, sizeof event);
     const std::uint64_t before = intake.malformed();
     EXPECT_TRUE(intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8));
-    EXPECT_EQ(intake.malformed() - before, count == 1 ? 0U : 1U) << count;
-  }
+    return intake.malformed() != before;
+  };
+  EXPECT_FALSE(is_refused(1, 0));
+  for (const std::uint32_t count : {2U, 0xffff'ffffU, 0x1000'0000U}) EXPECT_TRUE(is_refused(count, 0)) << count;
+  EXPECT_FALSE(is_refused(0, 2));
+  EXPECT_TRUE(is_refused(1, 1));
+  for (const std::uint32_t count : {3U, 0xffff'ffffU, 0x2000'0000U}) EXPECT_TRUE(is_refused(0, count)) << count;
 }
 
 TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {

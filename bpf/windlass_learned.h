@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Leaves frames of a runtime's code as the agent has said (windlass_learned_layout.h). Plain C, the same in BPF and in
+ * user space; windlass_lookup.h describes the environment. The includer also provides wl_find_learned().
+ */
+#ifndef WINDLASS_LEARNED_H
+#define WINDLASS_LEARNED_H
+
+#include "windlass_step.h"
+
+/* Puts the words to take along into u->taken. Returns 1 if one of them is not known, or cannot be read, or is below the
+ * stack pointer: a prologue has not written it yet. */
+WL_GLOBAL int wl_take_words(struct wl_unwind* u) {
+  if (!u) return 1;
+  for (__u32 i = 0; i < WL_MOST_TAKEN; i++) {
+    if (i >= u->learned.taken_count) break;
+    struct wl_taken taken = u->learned.taken[i];
+    if (taken.reg >= WL_RULE_REGISTERS || !WL_VALID(&u->cursor, taken.reg & WL_REGISTER_MASK)) return 1;
+    u->room.value = u->cursor.regs[taken.reg & WL_REGISTER_MASK];
+    if (!(taken.flags & WL_TAKEN_REGISTER)) {
+      __u64 at = u->room.value + taken.offset;
+      if (at < u->cursor.regs[WL_SP] || wl_read(&u->env, &u->room.value, 8, at)) return 1;
+    }
+    if (!(taken.flags & WL_TAKEN_SILENT)) u->hash = wl_mix(u->hash, u->room.value);
+    u->taken[i] = u->room.value;
+  }
+  u->taken_count = u->learned.taken_count;
+  return 0;
+}
+
+/* The words of the frame that was left last go behind those of the frames before. Returns 1 if there is no room. */
+WL_GLOBAL int wl_keep_words(struct wl_scratch* s) {
+  if (!s) return 1;
+  struct wl_unwind* u = &s->unwind;
+  __u32 at = (__u32)s->taken_words, count = u->taken_count;
+  u->taken_count = 0;
+  if (count > WL_MOST_TAKEN || at + 1 + count > WL_MAX_TAKEN_WORDS) return 1;
+  s->taken[at & (WL_MAX_TAKEN_WORDS - 1)] = (__u64)count << 32 | (u->frames - 1);
+  for (__u32 i = 0; i < WL_MOST_TAKEN; i++) {
+    if (i >= count) break;
+    s->taken[(at + 1 + i) & (WL_MAX_TAKEN_WORDS - 1)] = u->taken[i];
+  }
+  s->taken_words = at + 1 + count;
+  return 0;
+}
+
+/* Steps from a frame of a runtime's code. If nothing was learned for it, or the code has changed, the agent knows more.
+ * What tells the code from other code at this address is in the hash: a counter has the stacks of one of them. Nothing
+ * is left in the memo. */
+WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
+  if (!u) return WL_END_INTERNAL;
+  struct wl_learned_key key = {
+      .pc = pc & ~(__u64)(WL_LEARNED_BLOCK_BYTES - 1),
+      .space = u->space,
+      .kind = u->cursor.exact | WL_LEARNED_BLOCK,
+  };
+  const struct wl_learned* found = wl_find_learned(&u->env, &key);
+  if (!found) {
+    key.pc = pc;
+    key.kind = u->cursor.exact;
+    found = wl_find_learned(&u->env, &key);
+  }
+  if (!found) return WL_END_NO_ROW;
+  u->learned = *found;
+  if (u->learned.check != wl_learned_check(&u->learned, key)) return WL_END_NO_ROW;
+  if (u->learned.guard_address) {
+    if (wl_read(&u->env, &u->room.value, 8, u->learned.guard_address)) return WL_END_NO_ROW;
+    if ((u->room.value & u->learned.guard_mask) != u->learned.guard_value) return WL_END_NO_ROW;
+    u->hash = wl_mix(u->hash, u->learned.guard_value);
+  }
+  if (wl_take_words(u)) return WL_END_NO_ROW;
+  u->learned_frames++;
+  return wl_apply(u, &u->learned.rule, WL_NO_XREG, pc);
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Frames of a runtime's code that the kernel side leaves by what it learned from the agent. A runtime says of an
+ * address how a frame there is left, and which words of the frame say what runs in it. The agent asks the runtime when
+ * such a frame is in a raw sample, and passes the answer on. Later samples need no raw stack.
+ */
+#ifndef WINDLASS_LEARNED_LAYOUT_H
+#define WINDLASS_LEARNED_LAYOUT_H
+
+#include "windlass_table_layout.h"
+
+/* A lookup address in a state of an address space, or a block of code where all addresses have the same answer. */
+struct wl_learned_key {
+  __u64 pc; /* Of a block: its first address. */
+  __u32 space;
+  __u32 kind; /* WL_LEARNED_* */
+};
+#define WL_LEARNED_EXACT 1u /* Of instructions that were interrupted, else of calls. */
+#define WL_LEARNED_BLOCK 2u
+#define WL_LEARNED_BLOCK_BYTES 32u
+
+/* A word that a sample takes along: a register, or [register + offset], on the stack. */
+struct wl_taken {
+  __s16 offset;
+  __u8 reg;
+  __u8 flags; /* WL_TAKEN_* */
+};
+#define WL_TAKEN_REGISTER 1 /* The register's own value. */
+#define WL_TAKEN_SILENT 2   /* Two stacks that differ in this word alone are the same stack. */
+
+#define WL_MOST_TAKEN 4u
+
+struct wl_learned {
+  struct wl_rule rule;
+  /* The code is still what it was if ([guard_address] & guard_mask) == guard_value. Address 0: it stays. */
+  __u64 guard_address;
+  __u64 guard_mask;
+  __u64 guard_value;
+  struct wl_taken taken[WL_MOST_TAKEN];
+  __u32 taken_count;
+  __u32 check; /* wl_learned_check() of the rest. A map's element may be given to another key while it is read. */
+};
+
+/* Of all that is learned for a key but `check`. */
+static inline __attribute__((always_inline, unused)) __u32 wl_learned_check(const struct wl_learned* learned,
+                                                                            struct wl_learned_key key) {
+  const __u64* words = (const __u64*)learned;
+  __u64 sum = key.pc ^ ((__u64)key.space << 32 | key.kind << 8 | learned->taken_count);
+  for (__u32 i = 0; i < sizeof *learned / 8 - 1; i++) sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ull ^ sum >> 29;
+  return (__u32)(sum >> 32);
+}
+
+/* What a sample takes along of one frame; `count` words follow. */
+struct wl_taken_head {
+  __u32 frame; /* Which user frame, from 0. */
+  __u32 count;
+};
+
+/* The words may mean another thing later: managed memory is used again. So stacks with frames that were learned are
+ * counted anew after so many ns, as a power of two: 8.6 s. */
+#define WL_LEARNED_WINDOW_SHIFT 33
+
+#define WL_MAX_TAKEN_WORDS 2048u /* Of a sample, heads included; a power of two. */
+
+#endif

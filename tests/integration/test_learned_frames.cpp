@@ -1,0 +1,185 @@
+// Raw samples of managed runtimes, unwound by the agent, which teaches the kernel side's code; then unwound by that.
+// What the kernel side calls whole must be what the agent found: the frames, and which function runs in each.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/samples/frame_teacher.h"
+#include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/taken_words.h"
+#include "profiler/samples/user_frame.h"
+#include "support/kernel_walk.h"
+#include "support/privilege.h"
+#include "support/raw_samples.h"
+#include "support/run_command.h"
+
+namespace windlass::profiler {
+namespace {
+
+struct Program {
+  const char* name;
+  const char* needs;
+  const char* file;
+  const char* text;
+  const char* command;  // with the file as {}
+};
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
+class LearnedFrames : public testing::TestWithParam<Program> {};
+
+// Where the kernel side reads a frame in memory of the runtime instead.
+bool is_held(const MapSet& maps, std::uint64_t frame) {
+  return std::ranges::any_of(maps.published(), [&](const auto& code) {
+    return std::ranges::any_of(code->holding_code(),
+                               [&](const auto& held) { return held.range.contains(lookup_address(frame)); });
+  });
+}
+
+TEST_P(LearnedFrames, AreThoseOfTheAgent) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const Program& program = GetParam();
+  if (::access(program.needs, X_OK) != 0) GTEST_SKIP() << program.needs << " is not here";
+  const std::string folder = testing::TempDir() + fmt::format("learned_{}_{}", program.name, ::getpid());
+  std::filesystem::create_directory(folder);
+  const std::string file = folder + "/" + program.file;
+  std::ofstream(file) << program.text;
+  const test::Child child(fmt::format(fmt::runtime(program.command), file));
+  ::sleep(3);  // what runs often is compiled
+  const std::vector<test::Event> events = test::sample(child.pid(), std::chrono::seconds(1));
+  child.stop();
+  std::filesystem::remove_all(folder);
+  ASSERT_GE(events.size(), test::kFewest);
+
+  ModuleRegistry registry(nullptr);
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const os::ProcMap& map) {
+    return registry.resolve(tgid, parent, map);
+  });
+  ASSERT_TRUE(table.scan(child.pid(), 1));
+  const MapSet& maps = *table.find(child.pid())->maps;
+  ASSERT_FALSE(maps.published().empty());
+  const int process = ::open(fmt::format("/proc/{}/mem", child.pid()).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(process, 0);
+
+  RawSample now;
+  const auto kernel = test::KernelWalk::make(maps, registry, [&](std::uint64_t address, void* to, std::size_t size) {
+    if (now.stack.read(address, to, size) || now.code.read(address, to, size)) return true;
+    // Stacks have gone on since.
+    const bool stack = address - now.stack.address < WL_MAX_RAW_STACK;
+    return !stack && ::pread(process, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
+  });
+  ASSERT_NE(kernel, nullptr);
+  RawUnwinder unwinder(registry);
+  FrameTeacher teacher([&](const wl_learned_key& key, const wl_learned& lesson) { kernel->teach(key, lesson); });
+  TakenWords taken;
+  std::vector<RawEvent> samples;
+  std::vector<UnwoundStack> expected;
+  for (const test::Event& event : events) {
+    auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
+    ASSERT_TRUE(parsed);
+    expected.push_back(unwinder.unwind(parsed->sample, &maps));
+    teacher.teach(test::KernelWalk::kSpace, maps, expected.back().frames, parsed->sample.time);
+    samples.push_back(std::move(*parsed));
+  }
+  std::size_t whole = 0, by_kernel = 0, named = 0;
+  std::vector<std::uint64_t> frames;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    now = samples[i].sample;
+    const UnwoundStack& agent = expected[i];
+    if (agent.end != WL_END_COMPLETE || std::ranges::any_of(agent.frames, [&](auto f) { return is_held(maps, f); }))
+      continue;
+    ++whole;
+    if (kernel->walk(now.registers, WL_MAX_USER_FRAMES, frames) != WL_END_COMPLETE) continue;
+    ++by_kernel;
+    EXPECT_EQ(frames, agent.frames);
+    auto functions = taken.functions({test::KernelWalk::kSpace, now.time, frames, kernel->taken_words()}, maps);
+    functions.resize(frames.size());
+    auto by_agent = agent.functions;
+    by_agent.resize(frames.size());
+    EXPECT_EQ(functions, by_agent);
+    named += static_cast<std::size_t>(std::ranges::count_if(functions, [](auto function) { return function != 0; }));
+    if (HasFailure()) break;
+  }
+  ::close(process);
+  fmt::print("{}: {} samples, {} whole, {} of these by the kernel side, {} frames with words\n", program.name,
+             samples.size(), whole, by_kernel, named);
+  EXPECT_GT(named, 0U);
+  EXPECT_GE(by_kernel, whole - whole / 5);  // more, where the code is not in its prologues and epilogues all the time
+}
+
+constexpr const char* kScript = R"(
+function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+class A { constructor(x) { this.x = x; } area() { return this.x * this.x; } }
+function sorted(n) {
+  const a = [];
+  for (let i = 0; i < n; i++) a.push(new A((i * 7919) % 1000));
+  return a.map(x => x.area()).sort((x, y) => x - y).filter(x => x % 2).length;
+}
+for (let i = 0; i < 9; i++) /a(b|c)+d$/.test('abcbcd'.repeat(i));  // its code is where V8 is looked for
+for (let sum = 0;; ) { sum += fib(15) + sorted(500) + JSON.parse(JSON.stringify([...Array(99).keys()].map(String))).length; }
+)";
+constexpr const char* kClass = R"(
+import java.util.*;
+import java.util.stream.*;
+public class Learned {
+  static long fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+  interface Shape { double area(); }
+  record Square(double a) implements Shape { public double area() { return a * a; } }
+  record Circle(double r) implements Shape { public double area() { return 3.14 * r * r; } }
+  static long round() {
+    Map<String, Integer> map = new HashMap<>();
+    for (int i = 0; i < 500; i++) map.merge("k" + i % 97, 1, Integer::sum);
+    List<Shape> list = new ArrayList<>();
+    for (int i = 0; i < 500; i++) list.add(i % 2 == 0 ? new Square(i) : new Circle(i));
+    return fib(15) + map.size() + (long)list.stream().mapToDouble(Shape::area).sorted().sum();
+  }
+  static long run() {
+    long sum = 0;
+    while (sum != 1) sum += round();
+    return sum;
+  }
+  public static void main(String[] arguments) { System.out.println(run()); }
+}
+)";
+constexpr Program kPrograms[] = {
+    {"node", "/usr/bin/node", "learned.js", kScript, "exec node {}"},
+    {"node_interpreted", "/usr/bin/node", "learned.js", kScript, "exec node --no-opt --no-sparkplug {}"},
+    {"node_baseline", "/usr/bin/node", "learned.js", kScript, "exec node --no-opt --always-sparkplug {}"},
+    {"java", "/usr/bin/java", "Learned.java", kClass, "exec java {}"},
+    {"java_c1", "/usr/bin/java", "Learned.java", kClass, "exec java -XX:TieredStopAtLevel=1 {}"},
+    {"java_interpreted", "/usr/bin/java", "Learned.java", kClass, "exec java -Xint {}"},
+};
+// What is learned serves a recording: the raw stacks are those of its beginning.
+TEST(LearnedFramesOfRecord, FewSamplesGoToTheAgent) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (::access("/usr/bin/node", X_OK) != 0) GTEST_SKIP() << "/usr/bin/node is not here";
+  const std::string file = testing::TempDir() + fmt::format("learned_{}.js", ::getpid());
+  std::ofstream(file) << kScript;
+  const auto recorded =
+      test::run(fmt::format("{} record -v -F 997 --duration 8 -o /dev/null -- node {} 2>&1", WINDLASS_COMMAND, file));
+  std::filesystem::remove(file);
+  std::smatch found;
+  const std::regex line("kernel: ([0-9,]+) repeats counted, ([0-9,]+) new stacks, ([0-9,]+) unwound by the agent");
+  ASSERT_TRUE(std::regex_search(recorded.output, found, line)) << recorded.output;
+  const auto number = [&](std::size_t i) {
+    std::string digits = found[i];
+    std::erase(digits, ',');
+    return std::stoul(digits);
+  };
+  EXPECT_GT(number(1) + number(2), number(3)) << recorded.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, LearnedFrames, testing::ValuesIn(kPrograms),
+                         [](const auto& program) { return program.param.name; });
+
+}  // namespace
+}  // namespace windlass::profiler

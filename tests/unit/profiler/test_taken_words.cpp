@@ -1,0 +1,152 @@
+// What the agent teaches the kernel side of a runtime's frames, and what it makes of the words that come back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/registers.h"
+#include "profiler/samples/frame_teacher.h"
+#include "profiler/samples/taken_words.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::uint64_t kCode = 0x7000'0000;
+constexpr std::uint64_t kInterpreter = kCode + 0x1000;  // code behind it runs the function whose number is at rbp - 16
+
+// Knows frames of kCode; those from kInterpreter on need two words.
+class FakeRuntime final : public manager::PublishedCode {
+ public:
+  FakeRuntime() : PublishedCode(0x1000, os::FileIdentity()) {}
+  std::uint64_t begin() const override { return 0; }
+  std::uint64_t end() const override { return ~std::uint64_t{0}; }
+  std::uint64_t rank() const override { return 1; }
+  void set_time(std::uint64_t) override {}
+  std::uint64_t functions_at(std::uint64_t, std::uint64_t, std::uint64_t,
+                             std::vector<sources::NamedFunction>&) override {
+    return 0;
+  }
+  std::uint64_t frame_function(std::uint64_t, const Registers& frame, const Memory& memory) override {
+    ++asked;
+    std::uint64_t number = 0;
+    if (!memory.read(frame.get(x86_64::kRbp) - 16, &number, sizeof number)) return 0;
+    return number + (frame.has(x86_64::kRbx) ? frame.get(x86_64::kRbx) : 0);
+  }
+  bool teaches() const override { return true; }
+  std::optional<wl_learned> lesson(CodeAddress pc) override {
+    ++lessons;
+    if (pc.lookup() < kCode || pc.lookup() == unknown) return std::nullopt;
+    wl_learned made{};
+    made.rule.cfa_kind = WL_CFA_REG;
+    made.rule.cfa_offset = pc.lookup() < other ? 16 : 32;
+    if (pc.lookup() < kInterpreter) return made;
+    made.taken[0] = {-16, x86_64::kRbp, 0};
+    made.taken[1] = {0, x86_64::kRbx, WL_TAKEN_REGISTER};
+    made.taken[2] = {-8, x86_64::kRbp, WL_TAKEN_SILENT};
+    made.taken_count = 3;
+    return made;
+  }
+  std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
+
+  std::uint64_t unknown = 0, other = ~std::uint64_t{0};
+  int asked = 0, lessons = 0;
+};
+
+class TakenWordsTest : public testing::Test {
+ protected:
+  TakenWordsTest() {
+    manager::PublishedCodes published;
+    manager::add(published, runtime);
+    maps.set_published(std::move(published));
+    maps.add({kCode, kCode + 0x10000, 0, 0, 0, MappingKind::kGenerated});
+    maps.add({0x1000, 0x2000, 0, 3, 0, MappingKind::kFile});
+  }
+  struct Key {
+    std::uint64_t pc;
+    std::uint32_t space, kind;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  std::shared_ptr<FakeRuntime> runtime = std::make_shared<FakeRuntime>();
+  MapSet maps;
+  std::map<Key, wl_learned> taught;
+  FrameTeacher teacher{[this](const wl_learned_key& key, const wl_learned& lesson) {
+    taught[{key.pc, key.space, key.kind}] = lesson;
+  }};
+  TakenWords words;
+};
+
+TEST_F(TakenWordsTest, FramesThatHaveBeenLeftAreTaught) {
+  const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, 0x1234, kCode + 0x101};
+  teacher.teach(7, maps, frames, 1);
+  ASSERT_EQ(taught.size(), 2U) << "not that of a file, and not the last, which has not been left";
+  EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_EXACT | WL_LEARNED_BLOCK}));
+  EXPECT_TRUE(taught.contains({kCode + 0x80, 7, WL_LEARNED_BLOCK}));
+  taught.clear();
+  teacher.teach(0, maps, frames, 1);
+  EXPECT_TRUE(taught.empty()) << "the kernel side did not know the process";
+}
+
+TEST_F(TakenWordsTest, OnlyAnAddressIsTaughtWhereItsBlockHasTwoAnswers) {
+  runtime->other = kCode + 0x50;
+  runtime->unknown = kCode + 0x9f;
+  teacher.teach(7, maps, std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode + 0xa0, kCode + 0xa0}, 1);
+  ASSERT_EQ(taught.size(), 2U);
+  EXPECT_EQ((taught.at({kCode + 0x45, 7, WL_LEARNED_EXACT}).rule.cfa_offset), 16);
+  EXPECT_TRUE(taught.contains({kCode + 0x80, 7, 0})) << "nothing is known of the block's last address";
+}
+
+TEST_F(TakenWordsTest, ALessonIsGivenAgainAfterASecond) {
+  const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode};
+  teacher.teach(7, maps, frames, 1);
+  taught.clear();
+  teacher.teach(7, maps, frames, 999'999'999);
+  EXPECT_TRUE(taught.empty());
+  teacher.teach(7, maps, frames, 1'000'000'001);
+  EXPECT_EQ(taught.size(), 1U) << "the kernel side has dropped it";
+  teacher.teach(8, maps, frames, 1'000'000'002);
+  EXPECT_EQ(taught.size(), 2U) << "another state of the address space";
+}
+
+constexpr std::uint64_t head(std::uint64_t frame, std::uint64_t count) { return frame | count << 32; }
+
+TEST_F(TakenWordsTest, FunctionsAreThoseOfTheWords) {
+  const std::vector<std::uint64_t> frames{kCode + 1, kInterpreter + 1, kInterpreter + 9, 0x1234};
+  const std::vector<std::uint64_t> taken{head(1, 3), 40, 2, 1, head(2, 3), 50, 3, 1};
+  EXPECT_EQ(words.functions({7, 1, frames, taken}, maps), (std::vector<std::uint64_t>{0, 42, 53, 0}));
+  EXPECT_TRUE(words.functions({7, 1, frames, {}}, maps).empty());
+}
+
+TEST_F(TakenWordsTest, EqualWordsAreAskedForOnceInAWindow) {
+  const std::vector<std::uint64_t> frames{kInterpreter + 1};
+  const std::vector<std::uint64_t> first{head(0, 3), 40, 2, 1}, silent{head(0, 3), 40, 2, 9},
+      other{head(0, 3), 41, 2, 1};
+  (void)words.functions({7, 1, frames, first}, maps);
+  (void)words.functions({7, 2, frames, silent}, maps);
+  EXPECT_EQ(runtime->asked, 1) << "they differ in a word that does not tell stacks apart";
+  (void)words.functions({7, 2, frames, other}, maps);
+  EXPECT_EQ(runtime->asked, 2);
+  (void)words.functions({8, 2, frames, first}, maps);
+  EXPECT_EQ(runtime->asked, 3) << "another process";
+  (void)words.functions({7, std::uint64_t{1} << WL_LEARNED_WINDOW_SHIFT, frames, first}, maps);
+  EXPECT_EQ(runtime->asked, 4) << "the memory may have been used again";
+}
+
+TEST_F(TakenWordsTest, WordsThatContradictThemselvesAreLeftOut) {
+  const std::vector<std::uint64_t> frames{kInterpreter + 1, kInterpreter + 1, 0x1234};
+  const auto functions = [&](const std::vector<std::uint64_t>& taken) {
+    return words.functions({7, 1, frames, taken}, maps);
+  };
+  EXPECT_TRUE(functions({head(3, 3), 40, 2, 1}).empty()) << "there is no such frame";
+  EXPECT_TRUE(functions({head(0, 4), 40, 2, 1}).empty()) << "there are fewer words";
+  EXPECT_TRUE(functions({head(0, 0xffffffff), 40}).empty());
+  EXPECT_TRUE(functions({head(0, 2), 40, 2}).empty()) << "the frame has another number of words";
+  EXPECT_TRUE(functions({head(2, 3), 40, 2, 1}).empty()) << "of a file";
+  EXPECT_EQ(functions({head(0, 2), 40, 2, head(1, 3), 40, 2, 1}), (std::vector<std::uint64_t>{0, 42, 0}));
+}
+
+}  // namespace
+}  // namespace windlass::profiler
