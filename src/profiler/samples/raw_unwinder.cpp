@@ -99,10 +99,14 @@ bool RawUnwinder::proves_end(std::uint64_t frame, const MapSet& maps) {
   const Mapping* mapping = maps.find(address);
   CodeFile* file = mapping != nullptr && !mapping->generated() ? registry_.find(mapping->module) : nullptr;
   if (file == nullptr) return true;
-  const std::uint64_t in_file = (frame & ~WL_FRAME_EXACT) - mapping->bias;
-  const CodeAddress pc =
-      (frame & WL_FRAME_EXACT) != 0 ? CodeAddress::instruction(in_file) : CodeAddress::return_address(in_file);
-  return sources::end_proof(registry_.source(*file), pc) == sources::EndProof::kProven;
+  const std::uint64_t in_file = ((frame & ~WL_FRAME_EXACT) - mapping->bias) | (frame & WL_FRAME_EXACT);
+  const std::pair place{mapping->module, in_file};
+  // Nearly all stacks end in a few places.
+  if (const auto known = ends_.find(place); known != ends_.end()) return known->second;
+  if (ends_.size() >= kMaxEnds) ends_.clear();
+  const bool proven = sources::end_proof(registry_.source(*file), code_address(in_file)) == sources::EndProof::kProven;
+  ends_.emplace(place, proven);
+  return proven;
 }
 
 }  // namespace windlass::profiler

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/pointer_authentication.h"
@@ -58,6 +60,7 @@ class RawUnwinder {
 
  private:
   static constexpr std::size_t kMaxProcesses = 256;
+  static constexpr std::size_t kMaxEnds = 4096;
 
   std::uint8_t walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to);
 
@@ -66,8 +69,9 @@ class RawUnwinder {
   WorkBudget* budget_ = nullptr;
   SnapshotMemory memory_;
   walk::CodeMemo memo_;
-  std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
-  std::uint64_t evictions_ = 0;                                  // of the registry, when they were made
+  std::unordered_map<std::uint32_t, SampledProcess> processes_;   // by tgid
+  std::uint64_t evictions_ = 0;                                   // of the registry, when they were made
+  std::map<std::pair<std::uint32_t, std::uint64_t>, bool> ends_;  // what proves_end() found, by module and frame in it
 };
 
 // What a sample's stack ended with, as the kernel side and profiles call it.
