@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/monotonic.h"
 #include "lookup/table/project.h"
 #include "runtimes/memory_reader.h"
 
@@ -28,6 +29,7 @@ RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const
       pages_(std::move(pages)) {}
 
 void RuntimeCode::see(std::uint64_t time) const {
+  needed_ = std::max(needed_, time);
   if (pages_ != nullptr) pages_->set_time(time);
 }
 
@@ -43,10 +45,9 @@ std::uint64_t RuntimeCode::end() const {
 void RuntimeCode::set_time(std::uint64_t time) {
   const std::lock_guard hold(lock_);
   see(time);
-  ++turn_;
 }
 
-void RuntimeCode::keep(const std::shared_ptr<const Method>& method) {
+void RuntimeCode::keep(const std::shared_ptr<const Method>& method, std::uint64_t seen) {
   if (known_.size() >= kMaxMethods || method->bytes() > kMaxBytes - std::min(bytes_, kMaxBytes)) {
     known_.clear();
     bytes_ = 0;
@@ -59,7 +60,7 @@ void RuntimeCode::keep(const std::shared_ptr<const Method>& method) {
     at = known_.erase(at);
   }
   bytes_ += method->bytes();
-  known_[method->begin] = {method, turn_};
+  known_[method->begin] = {method, seen};
 }
 
 Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t address) {
@@ -67,18 +68,20 @@ Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t add
   if (after != known_.begin()) {
     Known& known = std::prev(after)->second;
     if (known.method->contains(address)) {
-      if (known.method->lasting || known.seen == turn_) return known.method;
+      if (known.method->lasting || known.seen >= needed_) return known.method;
+      const std::uint64_t now = monotonic_ns();
       if (runtime_->is_still(*known.method) || is_last(*known.method)) {
-        known.seen = turn_;
+        known.seen = now;
         return known.method;
       }
     }
   }
+  const std::uint64_t now = monotonic_ns();
   auto found = runtime_->method_at(address);
   if (!found) return Failure(found.error());
   std::shared_ptr<const Method> method = std::move(*found);
   if (!method->contains(address)) return fail(ErrorCode::kNotFound, "no method contains the address", address);
-  keep(method);
+  keep(method, now);
   return method;
 }
 
@@ -86,7 +89,31 @@ std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers
   const std::lock_guard hold(lock_);
   const auto method = method_at(address);
   if (!method) return 0;
-  const auto found = runtime_->frame_function(**method, address, frame, memory);
+  const auto words = runtime_->teaches() ? runtime_->words_of(**method, frame.pc()) : std::nullopt;
+  if (!words || words->empty()) return function_number(**method, address, frame, memory);
+  // Frames with equal words run the same function.
+  std::uint64_t key = address;
+  for (const wl_taken& word : *words) {
+    if ((word.flags & WL_TAKEN_SILENT) != 0 || !frame.has(word.reg)) continue;
+    const std::uint64_t base = frame.get(word.reg);
+    const std::uint64_t at = base + static_cast<std::uint64_t>(std::int64_t{word.offset});
+    const bool itself = (word.flags & WL_TAKEN_REGISTER) != 0, written = itself || at >= frame.sp();
+    const std::uint64_t value = itself ? base : written ? read_value<std::uint64_t>(memory, at).value_or(0) : 0;
+    key = (key ^ value) * 0x9e3779b97f4a7c15ull;
+    key ^= key >> 29;
+  }
+  if (const auto known = answers_.find(key); known != answers_.end() && known->second.seen >= needed_)
+    return known->second.number;
+  if (answers_.size() >= kMaxAnswers) answers_.clear();
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t number = function_number(**method, address, frame, memory);
+  answers_[key] = {number, now};
+  return number;
+}
+
+std::uint64_t RuntimeCode::function_number(const Method& method, std::uint64_t address, const Registers& frame,
+                                           const Memory& memory) {
+  const auto found = runtime_->frame_function(method, address, frame, memory);
   if (!found) return 0;
   const auto known = frame_functions_.find(*found);
   if (known != frame_functions_.end()) return known->second;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lookup/sources/unwind_source.h"
@@ -111,6 +112,7 @@ class RuntimeCode final : public manager::PublishedCode {
   static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
   static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
+  static constexpr std::size_t kMaxAnswers = std::size_t{1} << 16;
 
   // `memory` is that of the process. `map` is the first mapping of the runtime's image. `pages` is the memory through
   // which the runtime reads, if that keeps pages.
@@ -140,12 +142,14 @@ class RuntimeCode final : public manager::PublishedCode {
   class Source;
   struct Known {
     std::shared_ptr<const Method> method;
-    std::uint64_t seen = 0;  // in which turn it was last known to be there
+    std::uint64_t seen = 0;  // when it was last known to be there
   };
 
   void see(std::uint64_t time) const;
+  [[nodiscard]] std::uint64_t function_number(const Method& method, std::uint64_t address, const Registers& frame,
+                                              const Memory& memory);
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
-  void keep(const std::shared_ptr<const Method>& method);
+  void keep(const std::shared_ptr<const Method>& method, std::uint64_t seen);
   [[nodiscard]] bool is_last(const Method& method) const;
 
   mutable std::mutex lock_;
@@ -154,9 +158,13 @@ class RuntimeCode final : public manager::PublishedCode {
   std::shared_ptr<const PagedMemory> pages_;  // may be null
   std::map<std::uint64_t, Known> known_;      // by begin; disjoint
   std::size_t bytes_ = 0;
-  std::uint64_t turn_ = 0;                                           // grows with set_time()
+  mutable std::uint64_t needed_ = 0;  // the latest time that was asked for: what was seen before says nothing of it
   std::map<Runtime::FrameFunction, std::uint64_t> frame_functions_;  // to their numbers, from 1 on
   std::vector<sources::NamedFunction> frame_names_;                  // by number - 1
+  struct Answer {
+    std::uint64_t number = 0, seen = 0;
+  };
+  std::unordered_map<std::uint64_t, Answer> answers_;  // of function_number(), by method and words of the frame
 };
 
 }  // namespace windlass::runtimes
