@@ -96,6 +96,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   s->event.head.type = WL_EVENT_STACK;
   s->event.hash = key.hash;
   s->event.space = u->space;
+  s->event.epoch = u->epoch;
   s->event.end = end;
   s->event.certainty = certainty;
   s->event.user_frames = u->frames;
@@ -125,6 +126,8 @@ WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
   __u32 at = wl_offset(process->maps - (sizeof(struct wl_maps_head) >> WL_REF_SHIFT));
   if (((const struct wl_maps_head*)(chunk + at))->space != process->space) return 0;
   u->space = process->space;
+  u->epoch = process->epoch;
+  u->tgid = tgid;
   u->maps = process->maps;
   u->map_count = process->map_count;
   u->has_interpreter = process->flags & WL_PROCESS_INTERPRETED;
@@ -153,6 +156,7 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   if (!u) return 1;
   u->hash = 0x57494e444c415353ull;
   u->space = 0;
+  u->epoch = 0;
   u->first = 0;
   u->frames = 0;
   u->frame_limit = wl_max_user_frames;

@@ -49,6 +49,7 @@ struct wl_event_head {
 struct wl_stack_event {
   struct wl_event_head head;
   __u64 hash;
+  __u64 epoch; /* wl_process.epoch; 0 if space is 0. */
   __u32 space;
   __u16 user_frames;
   __u8 kernel_frames;
@@ -110,6 +111,7 @@ struct wl_raw_event {
   __u64 stack_pages;
   __u64 second_pages;
   __u64 stack_address;  /* Below the stack pointer by the red zone, where leaves keep data (psABI 3.2.2). */
+  __u64 epoch;          /* wl_process.epoch; 0 if space is 0. */
   __u64 gs_base;        /* x86-64: of the thread; 0: none. */
   __u64 teb_frame;      /* The word at gs_base + WL_WINE_TEB_FRAME. */
   __u64 thread_pointer; /* x86-64: fs.base; 0: not known. */

@@ -51,7 +51,8 @@ WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   struct wl_learned_key key = {
       .pc = pc & ~(__u64)(WL_LEARNED_BLOCK_BYTES - 1),
-      .space = u->space,
+      .epoch = u->epoch,
+      .tgid = u->tgid,
       .kind = u->cursor.exact | WL_LEARNED_BLOCK,
   };
   const struct wl_learned* found = wl_find_learned(&u->env, &key);

@@ -9,10 +9,12 @@
 
 #include "windlass_table_layout.h"
 
-/* A lookup address in a state of an address space, or a block of code where all addresses have the same answer. */
+/* A lookup address in a process, or a block of code where all addresses have the same answer. Code that a runtime adds
+ * leaves the epoch as it is. So lessons stay when mappings come. */
 struct wl_learned_key {
-  __u64 pc; /* Of a block: its first address. */
-  __u32 space;
+  __u64 pc;    /* Of a block: its first address. */
+  __u64 epoch; /* wl_process.epoch */
+  __u32 tgid;
   __u32 kind; /* WL_LEARNED_* */
 };
 #define WL_LEARNED_EXACT 1u /* Of instructions that were interrupted, else of calls. */
@@ -45,7 +47,7 @@ struct wl_learned {
 static inline __attribute__((always_inline, unused)) __u32 wl_learned_check(const struct wl_learned* learned,
                                                                             struct wl_learned_key key) {
   const __u64* words = (const __u64*)learned;
-  __u64 sum = key.pc ^ ((__u64)key.space << 32 | key.kind << 8 | learned->taken_count);
+  __u64 sum = key.pc ^ (key.epoch << 20) ^ ((__u64)key.tgid << 32 | key.kind << 8 | learned->taken_count);
   for (__u32 i = 0; i < sizeof *learned / 8 - 1; i++) sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ull ^ sum >> 29;
   return (__u32)(sum >> 32);
 }

@@ -132,6 +132,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   __builtin_memcpy(raw->event.regs, cursor->regs, sizeof cursor->regs);
   raw->event.reason = s->unwind.end;
   raw->event.space = s->unwind.space;
+  raw->event.epoch = s->unwind.epoch;
   raw->event.kernel_frames = kernel_frames;
   raw->event.gs_base = s->unwind.gs_base;
   raw->event.thread_pointer = s->unwind.thread_pointer;

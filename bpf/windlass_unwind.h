@@ -124,6 +124,8 @@ struct wl_unwind {
   /* The process: its mapping set, and the number of the address space's state that the set describes. */
   __u32 maps, map_count;
   __u32 space;
+  __u32 tgid;
+  __u64 epoch;
   __u32 has_interpreter; /* Its struct wl_interpreter stands behind the mapping set. */
   __u64 thread_pointer;  /* Of the thread (x86-64: fs.base); 0: not known. */
   __u64 gs_base;         /* x86-64: the same. Under Wine the TEB. */

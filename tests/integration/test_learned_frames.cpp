@@ -80,6 +80,7 @@ TEST_P(LearnedFrames, AreThoseOfTheAgent) {
   ASSERT_NE(kernel, nullptr);
   RawUnwinder unwinder(registry);
   FrameTeacher teacher([&](const wl_learned_key& key, const wl_learned& lesson) { kernel->teach(key, lesson); });
+  const FrameTeacher::Pupil process_of{0, 0, maps};
   TakenWords taken;
   std::vector<RawEvent> samples;
   std::vector<UnwoundStack> expected;
@@ -87,7 +88,7 @@ TEST_P(LearnedFrames, AreThoseOfTheAgent) {
     auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
     ASSERT_TRUE(parsed);
     expected.push_back(unwinder.unwind(parsed->sample, &maps));
-    teacher.teach(test::KernelWalk::kSpace, maps, expected.back().frames, parsed->sample.time);
+    teacher.teach(process_of, expected.back().frames, parsed->sample.time);
     samples.push_back(std::move(*parsed));
   }
   std::size_t whole = 0, by_kernel = 0, named = 0;
@@ -101,7 +102,7 @@ TEST_P(LearnedFrames, AreThoseOfTheAgent) {
     if (kernel->walk(now.registers, WL_MAX_USER_FRAMES, frames) != WL_END_COMPLETE) continue;
     ++by_kernel;
     EXPECT_EQ(frames, agent.frames);
-    auto functions = taken.functions({test::KernelWalk::kSpace, now.time, frames, kernel->taken_words()}, maps);
+    auto functions = taken.functions({now.time, frames, kernel->taken_words()}, process_of, teacher);
     functions.resize(frames.size());
     auto by_agent = agent.functions;
     by_agent.resize(frames.size());

@@ -64,7 +64,8 @@ class KernelWalk {
     unwind.frames = unwind.first = 0;
     unwind.frame_limit = frame_limit;
     unwind.certainty = WL_DESCRIBED;
-    unwind.taken_count = 0;
+    unwind.taken_count = unwind.tgid = 0;
+    unwind.epoch = 0;
     scratch_->taken_words = 0;
     unwind.next_stack = 0;
     unwind.other_stack.there = unwind.held.there = 0;
@@ -72,8 +73,7 @@ class KernelWalk {
     frames.assign(scratch_->frames, scratch_->frames + unwind.frames);
     return static_cast<std::uint8_t>(unwind.end);
   }
-  // What the agent teaches; `space` is kSpace.
-  static constexpr std::uint32_t kSpace = 1;
+  // What the agent teaches of process 0 in epoch 0.
   void teach(const wl_learned_key& key, const wl_learned& lesson) {
     wl_learned& kept = learned_[{key.pc, key.kind}] = lesson;
     kept.check = wl_learned_check(&lesson, key);
@@ -91,7 +91,7 @@ class KernelWalk {
 
   explicit KernelWalk(Read read) : read_(std::move(read)), modules_(kMostModules) {
     wl_env& env = scratch_->unwind.env;
-    scratch_->unwind.space = kSpace;
+    scratch_->unwind.space = 1;
     env.arena = reinterpret_cast<const unsigned char*>(arena_->base());
     env.modules = modules_.data();
     env.module_count = kMostModules;

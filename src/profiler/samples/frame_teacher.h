@@ -2,10 +2,12 @@
 // (windlass_learned_layout.h). Every raw sample that was unwound is a lesson.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "profiler/processes/process_table.h"
 #include "windlass_learned_layout.h"
@@ -19,10 +21,19 @@ class FrameTeacher {
   using Sink = std::function<void(const wl_learned_key& key, const wl_learned& lesson)>;
   explicit FrameTeacher(Sink sink) : sink_(std::move(sink)) {}
 
-  // The user frames of a sample, as wl_stack_event has them, and `maps` of its time. `space` is that of its event. Each
-  // frame but the last has been left. O(frames), with WL_LEARNED_BLOCK_BYTES questions to the runtime for each that is
-  // new.
-  void teach(std::uint32_t space, const MapSet& maps, std::span<const std::uint64_t> frames, std::uint64_t now);
+  // A process, in the state that its sample was taken in.
+  struct Pupil {
+    std::uint32_t tgid = 0;
+    std::uint64_t epoch = 0;  // as events have it
+    const MapSet& maps;       // of the sample's time
+  };
+  // The user frames of a sample, as wl_stack_event has them. Each frame but the last has been left. O(frames), with
+  // WL_LEARNED_BLOCK_BYTES questions to the runtime for each that is new.
+  void teach(const Pupil& pupil, std::span<const std::uint64_t> frames, std::uint64_t now);
+  // The lesson that frames like this were left by; null: there is none. Valid until the next call.
+  [[nodiscard]] const wl_learned* lesson(const Pupil& pupil, std::uint64_t frame);
+  // Grows when a lesson is another than before: other code is at the address.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:
   // The kernel side may have dropped a lesson. A frame of it is then in a raw sample again.
@@ -30,20 +41,22 @@ class FrameTeacher {
   static constexpr std::size_t kMaxKnown = std::size_t{1} << 17;
 
   struct KeyHash {
-    std::size_t operator()(const wl_learned_key& key) const {
-      return (key.pc ^ (std::uint64_t{key.space} << 40) ^ key.kind) * 0x9e3779b97f4a7c15ull >> 13;
-    }
+    std::size_t operator()(const wl_learned_key& key) const;
   };
   struct KeyEqual {
-    bool operator()(const wl_learned_key& a, const wl_learned_key& b) const {
-      return a.pc == b.pc && a.space == b.space && a.kind == b.kind;
-    }
+    bool operator()(const wl_learned_key& a, const wl_learned_key& b) const;
+  };
+  struct Known {
+    std::uint64_t asked = 0;  // when it was taught last
+    bool is_one = false;
+    wl_learned lesson{};
   };
 
-  void teach(const wl_learned_key& key, manager::PublishedCode& code);
+  void teach(const wl_learned_key& key, Known& known, manager::PublishedCode& code);
 
   Sink sink_;
-  std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> asked_;  // when
+  std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;  // by address, not by block
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace windlass::profiler

@@ -8,6 +8,7 @@
 
 #include "base/monotonic.h"
 #include "os/readers.h"
+#include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
 #include "walk/progress.h"
 
@@ -95,11 +96,27 @@ bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint6
   return maps != nullptr && maps->published().size() != before;
 }
 
+// Stacks of the kernel side have frames of runtimes whose code is what it was when it was taught. So are their names.
+std::uint32_t SampleIntake::name_late(const wl_event_head& head, std::uint64_t epoch, std::uint64_t frame,
+                                      const CodePlace& place, std::uint64_t now) {
+  const auto* code = place.maps.published_of(place.mapping);
+  if (code == nullptr || !(*code)->teaches()) return names_.find_late(head.tgid, place, head.time, now);
+  const std::uint64_t window = head.time >> WL_LEARNED_WINDOW_SHIFT;
+  if (window != named_window_ || teacher_.changes() != named_changes_ || named_.size() >= kMaxNamed) named_.clear();
+  named_window_ = window;
+  named_changes_ = teacher_.changes();
+  const std::uint64_t key = mix(mix(mix(epoch, head.tgid), frame), place.function);
+  if (const auto known = named_.find(key); known != named_.end()) return known->second;
+  const std::uint32_t found = names_.find_late(head.tgid, place, head.time, now);
+  if (found != CodeNames::kUnknown) named_.emplace(key, found);
+  return found;
+}
+
 // What the frames in code made at run time were called; empty: nothing is known of any. `late`: what may still be said
 // counts, too, once it is.
 std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps, const Named& by,
                                                   bool late) {
-  const auto [frames, functions, interpreted] = by;
+  const auto [frames, functions, interpreted, epoch] = by;
   frame_names_.clear();
   if (maps == nullptr) return {};
   interpreted_names_.find(head.tgid, *maps, frames, interpreted, names_, frame_names_);
@@ -110,7 +127,7 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
     const std::uint64_t now = monotonic_ns();
     const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
     const std::uint32_t found =
-        late ? names_.find_late(head.tgid, place, head.time, now) : names_.find(head.tgid, place, head.time, now);
+        !late ? names_.find(head.tgid, place, head.time, now) : name_late(head, epoch, frames[i], place, now);
     if (found == CodeNames::kUnknown) continue;
     frame_names_.resize(frames.size(), CodeNames::kUnknown);
     frame_names_[i] = found;
@@ -152,9 +169,9 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   if (const MapSet* maps = maps_of(head.tgid); maps != nullptr && !maps->published().empty()) {
     judge_exits(*maps, stack);
     const std::span words(frames + native + 2 * std::size_t{event.interpreted_frames}, event.taken_words);
-    functions = taken_words_.functions({event.space, head.time, user, words}, *maps);
+    functions = taken_words_.functions({head.time, user, words}, {head.tgid, event.epoch, *maps}, teacher_);
   }
-  const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
+  const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
 }
@@ -183,7 +200,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   }
   const std::uint8_t end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
-  if (maps != nullptr) teacher_.teach(event.space, *maps, stack.frames, head.time);
+  if (maps != nullptr && event.space != 0) teacher_.teach({head.tgid, event.epoch, *maps}, stack.frames, head.time);
   if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
   WalkedSample sample{head,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "profiler/processes/process_table.h"
@@ -77,9 +78,12 @@ class SampleIntake {
   struct Named {
     std::span<const std::uint64_t> frames, functions;
     std::span<const wl_interpreted_frame> interpreted;  // if it is whole
+    std::uint64_t epoch = 0;                            // of a stack of the kernel side's
   };
   [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps, const Named& by,
                                                     bool late);
+  [[nodiscard]] std::uint32_t name_late(const wl_event_head& head, std::uint64_t epoch, std::uint64_t frame,
+                                        const CodePlace& place, std::uint64_t now);
   std::size_t add(const WalkedSample& sample, bool late);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
@@ -100,6 +104,9 @@ class SampleIntake {
   OfProcess rescan_, on_generated_;
   FrameTeacher teacher_;
   TakenWords taken_words_;
+  static constexpr std::size_t kMaxNamed = std::size_t{1} << 17;
+  std::unordered_map<std::uint64_t, std::uint32_t> named_;  // what name_late() found
+  std::uint64_t named_window_ = 0, named_changes_ = 0;      // for which these count
   LateSamples late_;
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/processes/process_table.h"
+#include "profiler/samples/frame_teacher.h"
 
 namespace windlass::profiler {
 
@@ -17,19 +17,20 @@ class TakenWords {
  public:
   static constexpr std::size_t kMaxKnown = std::size_t{1} << 17;
 
-  // A stack event's parts, and `maps` of its time.
+  // A stack event's parts.
   struct Stack {
-    std::uint32_t space = 0;
     std::uint64_t time = 0;  // CLOCK_MONOTONIC, ns
     std::span<const std::uint64_t> frames, words;
   };
   // The Frame::function of each frame as far as it has one; of the others 0. Words that mean a function now mean it as
-  // long as the kernel side takes stacks with these words for the same. What contradicts itself is left out.
-  [[nodiscard]] std::vector<std::uint64_t> functions(const Stack& stack, const MapSet& maps);
+  // long as the kernel side takes stacks with these words for the same. `teacher` has taught their frames. What
+  // contradicts itself is left out.
+  [[nodiscard]] std::vector<std::uint64_t> functions(const Stack& stack, const FrameTeacher::Pupil& process,
+                                                     FrameTeacher& teacher);
 
  private:
-  [[nodiscard]] std::uint64_t function_of(const Stack& stack, std::uint64_t frame, std::span<const std::uint64_t> words,
-                                          const MapSet& maps);
+  [[nodiscard]] std::uint64_t function_of(std::uint64_t frame, std::span<const std::uint64_t> words,
+                                          const FrameTeacher::Pupil& process, FrameTeacher& teacher);
 
   std::unordered_map<std::uint64_t, std::uint64_t> known_;  // by all that tells frames apart
   std::uint64_t window_ = 0;                                // the time that they are known for

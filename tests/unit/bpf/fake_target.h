@@ -33,7 +33,8 @@ inline wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsi
 
 class FakeTarget {
  public:
-  static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000;
+  static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000, kEpoch = 1234567890123;
+  static constexpr std::uint32_t kTgid = 4321;
 
   FakeTarget() : arena(std::move(*table::Arena::create({}, 64))), modules(16) {
     env.arena = reinterpret_cast<const unsigned char*>(arena->base());
@@ -42,10 +43,13 @@ class FakeTarget {
     env.context = this;
     env.address_mask = ~0ULL;
     scratch->unwind.space = 1;
+    scratch->unwind.epoch = kEpoch;
+    scratch->unwind.tgid = kTgid;
     env.learned = [](void* context, const wl_learned_key* key) -> const wl_learned* {
       auto& self = *static_cast<FakeTarget*>(context);
       const auto found = self.lessons.find({key->pc, key->kind});
-      return found != self.lessons.end() && key->space == self.scratch->unwind.space ? &found->second : nullptr;
+      const bool own = key->epoch == kEpoch && key->tgid == kTgid;
+      return found != self.lessons.end() && own ? &found->second : nullptr;
     };
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
       auto& self = *static_cast<FakeTarget*>(context);
@@ -76,10 +80,10 @@ class FakeTarget {
     place(mappings);
   }
 
-  // As the agent teaches frames of a process that was published last.
+  // As the agent teaches frames of the process.
   void teach(std::uint64_t pc, std::uint32_t kind, const wl_learned& lesson) {
     wl_learned& kept = lessons[{pc, kind}] = lesson;
-    kept.check = wl_learned_check(&lesson, {pc, scratch->unwind.space, kind});
+    kept.check = wl_learned_check(&lesson, {pc, kEpoch, kTgid, kind});
   }
 
   // The frames from `start` on, as the kernel's events have them.

@@ -65,35 +65,36 @@ class TakenWordsTest : public testing::Test {
     maps.add({0x1000, 0x2000, 0, 3, 0, MappingKind::kFile});
   }
   struct Key {
-    std::uint64_t pc;
-    std::uint32_t space, kind;
+    std::uint64_t pc, epoch;
+    std::uint32_t kind;
     auto operator<=>(const Key&) const = default;
   };
+  [[nodiscard]] FrameTeacher::Pupil process(std::uint64_t epoch = 7) const { return {10, epoch, maps}; }
 
   std::shared_ptr<FakeRuntime> runtime = std::make_shared<FakeRuntime>();
   MapSet maps;
   std::map<Key, wl_learned> taught;
   FrameTeacher teacher{[this](const wl_learned_key& key, const wl_learned& lesson) {
-    taught[{key.pc, key.space, key.kind}] = lesson;
+    EXPECT_EQ(key.tgid, 10U);
+    taught[{key.pc, key.epoch, key.kind}] = lesson;
   }};
   TakenWords words;
 };
 
 TEST_F(TakenWordsTest, FramesThatHaveBeenLeftAreTaught) {
   const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, 0x1234, kCode + 0x101};
-  teacher.teach(7, maps, frames, 1);
+  teacher.teach(process(), frames, 1);
   ASSERT_EQ(taught.size(), 2U) << "not that of a file, and not the last, which has not been left";
   EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_EXACT | WL_LEARNED_BLOCK}));
   EXPECT_TRUE(taught.contains({kCode + 0x80, 7, WL_LEARNED_BLOCK}));
-  taught.clear();
-  teacher.teach(0, maps, frames, 1);
-  EXPECT_TRUE(taught.empty()) << "the kernel side did not know the process";
 }
 
 TEST_F(TakenWordsTest, OnlyAnAddressIsTaughtWhereItsBlockHasTwoAnswers) {
   runtime->other = kCode + 0x50;
   runtime->unknown = kCode + 0x9f;
-  teacher.teach(7, maps, std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode + 0xa0, kCode + 0xa0}, 1);
+  teacher.teach(process(),
+                std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode + 0xa0, kCode + 0xa0},
+                1);
   ASSERT_EQ(taught.size(), 2U);
   EXPECT_EQ((taught.at({kCode + 0x45, 7, WL_LEARNED_EXACT}).rule.cfa_offset), 16);
   EXPECT_TRUE(taught.contains({kCode + 0x80, 7, 0})) << "nothing is known of the block's last address";
@@ -101,44 +102,60 @@ TEST_F(TakenWordsTest, OnlyAnAddressIsTaughtWhereItsBlockHasTwoAnswers) {
 
 TEST_F(TakenWordsTest, ALessonIsGivenAgainAfterASecond) {
   const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode};
-  teacher.teach(7, maps, frames, 1);
+  teacher.teach(process(), frames, 1);
   taught.clear();
-  teacher.teach(7, maps, frames, 999'999'999);
+  teacher.teach(process(), frames, 999'999'999);
   EXPECT_TRUE(taught.empty());
-  teacher.teach(7, maps, frames, 1'000'000'001);
+  teacher.teach(process(), frames, 1'000'000'001);
   EXPECT_EQ(taught.size(), 1U) << "the kernel side has dropped it";
-  teacher.teach(8, maps, frames, 1'000'000'002);
-  EXPECT_EQ(taught.size(), 2U) << "another state of the address space";
+  teacher.teach(process(8), frames, 1'000'000'002);
+  EXPECT_EQ(taught.size(), 2U) << "another program of the process";
 }
 
 constexpr std::uint64_t head(std::uint64_t frame, std::uint64_t count) { return frame | count << 32; }
 
+TEST_F(TakenWordsTest, OtherCodeAtAnAddressIsAChange) {
+  const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode};
+  teacher.teach(process(), frames, 1);
+  ASSERT_NE(teacher.lesson(process(), frames[1]), nullptr);
+  EXPECT_EQ(teacher.lesson(process(), frames[1])->rule.cfa_offset, 16);
+  EXPECT_EQ(teacher.lesson(process(), 0x1234), nullptr);
+  EXPECT_EQ(teacher.changes(), 0U);
+  runtime->other = 0;
+  teacher.teach(process(), frames, 1'000'000'002);
+  EXPECT_GT(teacher.changes(), 0U);
+  EXPECT_EQ(teacher.lesson(process(), frames[1])->rule.cfa_offset, 32);
+  runtime->unknown = kCode + 0x80;
+  teacher.teach(process(), frames, 2'000'000'003);
+  EXPECT_EQ(teacher.lesson(process(), frames[1]), nullptr) << "its runtime says no more";
+}
+
 TEST_F(TakenWordsTest, FunctionsAreThoseOfTheWords) {
   const std::vector<std::uint64_t> frames{kCode + 1, kInterpreter + 1, kInterpreter + 9, 0x1234};
   const std::vector<std::uint64_t> taken{head(1, 3), 40, 2, 1, head(2, 3), 50, 3, 1};
-  EXPECT_EQ(words.functions({7, 1, frames, taken}, maps), (std::vector<std::uint64_t>{0, 42, 53, 0}));
-  EXPECT_TRUE(words.functions({7, 1, frames, {}}, maps).empty());
+  EXPECT_EQ(words.functions({1, frames, taken}, process(), teacher), (std::vector<std::uint64_t>{0, 42, 53, 0}));
+  EXPECT_TRUE(words.functions({1, frames, {}}, process(), teacher).empty());
 }
 
 TEST_F(TakenWordsTest, EqualWordsAreAskedForOnceInAWindow) {
   const std::vector<std::uint64_t> frames{kInterpreter + 1};
   const std::vector<std::uint64_t> first{head(0, 3), 40, 2, 1}, silent{head(0, 3), 40, 2, 9},
       other{head(0, 3), 41, 2, 1};
-  (void)words.functions({7, 1, frames, first}, maps);
-  (void)words.functions({7, 2, frames, silent}, maps);
+  (void)words.functions({1, frames, first}, process(), teacher);
+  (void)words.functions({2, frames, silent}, process(), teacher);
   EXPECT_EQ(runtime->asked, 1) << "they differ in a word that does not tell stacks apart";
-  (void)words.functions({7, 2, frames, other}, maps);
+  (void)words.functions({2, frames, other}, process(), teacher);
   EXPECT_EQ(runtime->asked, 2);
-  (void)words.functions({8, 2, frames, first}, maps);
+  (void)words.functions({2, frames, first}, process(8), teacher);
   EXPECT_EQ(runtime->asked, 3) << "another process";
-  (void)words.functions({7, std::uint64_t{1} << WL_LEARNED_WINDOW_SHIFT, frames, first}, maps);
+  (void)words.functions({std::uint64_t{1} << WL_LEARNED_WINDOW_SHIFT, frames, first}, process(), teacher);
   EXPECT_EQ(runtime->asked, 4) << "the memory may have been used again";
 }
 
 TEST_F(TakenWordsTest, WordsThatContradictThemselvesAreLeftOut) {
   const std::vector<std::uint64_t> frames{kInterpreter + 1, kInterpreter + 1, 0x1234};
   const auto functions = [&](const std::vector<std::uint64_t>& taken) {
-    return words.functions({7, 1, frames, taken}, maps);
+    return words.functions({1, frames, taken}, process(), teacher);
   };
   EXPECT_TRUE(functions({head(3, 3), 40, 2, 1}).empty()) << "there is no such frame";
   EXPECT_TRUE(functions({head(0, 4), 40, 2, 1}).empty()) << "there are fewer words";
