@@ -1,6 +1,13 @@
 #include "capi/structs.h"
 
 #include <array>
+#include <string_view>
+
+#define WINDLASS_DOTTED_TEXT(major, minor, patch) #major "." #minor "." #patch
+#define WINDLASS_DOTTED(major, minor, patch) WINDLASS_DOTTED_TEXT(major, minor, patch)
+static_assert(std::string_view(WINDLASS_VERSION) ==
+                  WINDLASS_DOTTED(WINDLASS_VERSION_MAJOR, WINDLASS_VERSION_MINOR, WINDLASS_VERSION_PATCH),
+              "windlass/c/windlass.h has another version than the file VERSION");
 
 namespace windlass::capi {
 namespace {

@@ -55,9 +55,9 @@ extern "C" {
 /* ---- versions -------------------------------------------------------------------------------------------- */
 
 #define WINDLASS_VERSION_MAJOR 0
-#define WINDLASS_VERSION_MINOR 1
+#define WINDLASS_VERSION_MINOR 2
 #define WINDLASS_VERSION_PATCH 0
-/* The version of the loaded library: major << 16 | minor << 8 | patch. And as text, for example "0.1.0". [signal] */
+/* The version of the loaded library: major << 16 | minor << 8 | patch. And as text, for example "0.2.0". [signal] */
 WINDLASS_API uint32_t windlass_version(void);
 WINDLASS_API const char* windlass_version_text(void);
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "capi_stack.h"
 #include "windlass/c/windlass.h"
 
@@ -19,7 +21,8 @@ namespace {
 TEST(CApi, WorksFromC99) { EXPECT_EQ(use_from_c(), 0) << "line in use_from_c.c"; }
 
 TEST(CApi, Versions) {
-  EXPECT_EQ(windlass_version(), 0u << 16 | 1u << 8 | 0u);
+  const uint32_t version = windlass_version();
+  EXPECT_EQ(fmt::format("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff), WINDLASS_VERSION);
   EXPECT_STREQ(windlass_version_text(), WINDLASS_VERSION);
 }
 
