@@ -4,6 +4,7 @@ execute_process(COMMAND git -C ${SOURCES} describe --always --dirty --abbrev=8 -
   OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT EXISTS ${SOURCES}/.git)  # else git may know another project, in a folder above
   file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/commit.txt commit LIMIT_COUNT 1)
+  string(SUBSTRING "${commit}" 0 8 commit)
 endif()
 if(NOT commit MATCHES "^[0-9a-f]+(-dirty)?$")
   set(commit "")
