@@ -1,3 +1,9 @@
+# Debug information names sources relative to this folder, so that each folder gives the same bytes.
+set(WINDLASS_RELATIVE_NAMES -ffile-prefix-map=${PROJECT_BINARY_DIR}=build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+if(WINDLASS_REPRODUCIBLE)
+  add_compile_options(${WINDLASS_RELATIVE_NAMES})
+endif()
+
 # One interface target carries how every piece of Windlass is compiled. Code of other projects never sees it.
 add_library(windlass_options INTERFACE)
 target_compile_options(windlass_options INTERFACE
