@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lookup/sources/unwind_source.h"
+#include "lookup/sources/name_source.h"
 #include "runtimes/python/layout.h"
 #include "windlass/bytes.h"
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "lookup/sources/unwind_source.h"
+#include "lookup/sources/name_source.h"
 #include "runtimes/ruby/layout.h"
 
 namespace windlass::runtimes::ruby {
