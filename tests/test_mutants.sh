@@ -28,6 +28,8 @@ int clamp(int a) {
   }
 }
 bool Shape::round() const { return corners == 0; }
+consteval int scaled(int a) { return a * 70; }
+static_assert(scaled(2) == 140);
 }  // namespace made
 CPP
 cat > "$tree/src/f.h" <<'CPP'
@@ -48,6 +50,7 @@ CPP
 cat > "$tree/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.20)
 project(made CXX)
+set(CMAKE_CXX_STANDARD 20)
 enable_testing()
 add_executable(test_f src/f.cpp tests/test_f.cpp)
 target_include_directories(test_f PRIVATE src)
@@ -82,6 +85,7 @@ expect_not_found "8 -> 8 + 1"
 expect_not_found "3 + 1"
 expect_not_found "50"
 expect_not_found "60"
+expect_not_found "70"
 expect_not_found "left_out"
 [ "$(run --list src/f.h | grep -c .)" = "$(grep -c '^src/f.h' <<< "$found")" ] || { echo "a path does not choose"; exit 1; }
 

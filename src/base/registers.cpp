@@ -53,7 +53,7 @@ struct NameTable {
 };
 
 template <std::size_t N>
-constexpr NameTable expand(const NamedRange (&ranges)[N]) {
+consteval NameTable expand(const NamedRange (&ranges)[N]) {
   NameTable table;
   for (const NamedRange& range : ranges) {
     for (std::uint16_t i = 0; i < range.count; ++i) {

@@ -62,17 +62,17 @@ constexpr std::uint32_t kAllowed[] = {
 };
 constexpr std::uint32_t kWrites = O_ACCMODE | O_CREAT | O_TRUNC;
 
-constexpr sock_filter load(std::size_t offset) {
+consteval sock_filter load(std::size_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
 }
-constexpr sock_filter is(std::uint32_t value, std::size_t to_yes, std::size_t to_no) {
+consteval sock_filter is(std::uint32_t value, std::size_t to_yes, std::size_t to_no) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, static_cast<std::uint8_t>(to_yes),
                   static_cast<std::uint8_t>(to_no));
 }
-constexpr sock_filter returns(std::uint32_t what) { return BPF_STMT(BPF_RET | BPF_K, what); }
+consteval sock_filter returns(std::uint32_t what) { return BPF_STMT(BPF_RET | BPF_K, what); }
 
 // The low half of an argument, which is all that a flag of 32 bits has.
-constexpr std::size_t low_half_of_argument(std::size_t number) {
+consteval std::size_t low_half_of_argument(std::size_t number) {
   return offsetof(seccomp_data, args) + 8 * number + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0);
 }
 
@@ -81,7 +81,7 @@ struct Program {
   sock_filter steps[kCalls + 9];
 };
 
-constexpr Program make_program() {
+consteval Program make_program() {
   Program program{};
   std::size_t at = 0;
   const auto add = [&](sock_filter step) { program.steps[at++] = step; };

@@ -74,6 +74,8 @@ class Finder:
             if child.location.file is None or child.location.file.name != file:
                 continue
             if child.kind in FUNCTIONS and child.is_definition():
+                if re.search(r"\bconsteval\b", self.source(child).split("{")[0]):
+                    continue
                 parent = child.semantic_parent
                 owner = list(names) or ([parent.spelling] if parent is not None and parent.kind != CursorKind.TRANSLATION_UNIT else [])
                 self.body(child, "::".join([*filter(None, owner), child.spelling]))

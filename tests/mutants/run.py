@@ -120,7 +120,7 @@ class Sampler:
                 mutants = []
             for mutant in mutants:
                 mutant.tests = tests_of(path, self.judges)
-            self.parsed[path] = [m for m in mutants if str(m) not in self.known]
+            self.parsed[path] = mutants
         return self.parsed[path]
 
     def draw(self, files, size, seed):
@@ -136,7 +136,8 @@ class Sampler:
                 if wanted == 0:
                     break
                 mutants = self.mutants(chance.choices(inside, [files[f] for f in inside])[0])
-                if mutants and (mutant := chance.choice(mutants)).number not in drawn:
+                # Those known are drawn and put back, so that a new line of equivalent.list leaves the rest of a sample as it is.
+                if mutants and (mutant := chance.choice(mutants)).number not in drawn and str(mutant) not in self.known:
                     drawn[mutant.number], wanted = mutant, wanted - 1
         return list(drawn.values())
 

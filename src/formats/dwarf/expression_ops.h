@@ -121,7 +121,7 @@ struct FamilyNames {
   std::uint8_t length[3][32] = {};
 };
 
-constexpr FamilyNames make_family_names() {
+consteval FamilyNames make_family_names() {
   FamilyNames names;
   constexpr std::string_view kPrefixes[] = {"DW_OP_lit", "DW_OP_reg", "DW_OP_breg"};
   for (int family = 0; family < 3; ++family) {
@@ -138,7 +138,7 @@ constexpr FamilyNames make_family_names() {
 
 inline constexpr FamilyNames kFamilyNames = make_family_names();
 
-constexpr std::array<OpDescription, 256> make_expression_ops() {
+consteval std::array<OpDescription, 256> make_expression_ops() {
   using enum OperandKind;
   std::array<OpDescription, 256> ops{};
 #define WINDLASS_OP_ROW(name, number, first, second) ops[number] = OpDescription{"DW_OP_" #name, first, second};

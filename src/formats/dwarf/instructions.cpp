@@ -29,7 +29,7 @@ struct Form {
 };
 
 // Indexed by opcode; those with two high bits are taken apart before.
-constexpr std::array<Form, 0x40> make_forms() {
+consteval std::array<Form, 0x40> make_forms() {
   using enum Operand;
   std::array<Form, 0x40> forms{};
   forms[DW_CFA_nop] = {"nop"};

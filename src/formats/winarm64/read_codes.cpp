@@ -56,7 +56,7 @@ constexpr Encoding kEncodings[] = {
     {0xfd, 0xff, Operation::kReservedNop, 1, 1, "reserved_nop"},
 };
 
-constexpr std::array<std::uint8_t, 256> make_index() {
+consteval std::array<std::uint8_t, 256> make_index() {
   std::array<std::uint8_t, 256> index{};
   for (std::size_t i = 0; i < std::size(kEncodings); ++i)
     for (unsigned byte = kEncodings[i].first; byte <= kEncodings[i].last; ++byte)

@@ -20,16 +20,16 @@ enum Shape : std::uint8_t {
 
 using Map = std::array<std::uint8_t, 256>;
 
-constexpr void fill(Map& map, unsigned first, unsigned last, unsigned shape) {
+consteval void fill(Map& map, unsigned first, unsigned last, unsigned shape) {
   for (unsigned opcode = first; opcode <= last; ++opcode) map[opcode] = static_cast<std::uint8_t>(shape);
 }
 template <typename... Opcodes>
-constexpr void put(Map& map, unsigned shape, Opcodes... opcodes) {
+consteval void put(Map& map, unsigned shape, Opcodes... opcodes) {
   ((map[opcodes] = static_cast<std::uint8_t>(shape)), ...);
 }
 
 // Table A-2. Displacements of jumps stay 4 bytes whatever the prefix.
-constexpr Map make_one_byte() {
+consteval Map make_one_byte() {
   Map map{};
   for (unsigned row = 0; row < 0x40; row += 8) {
     fill(map, row, row + 3, kModRm);
@@ -60,7 +60,7 @@ constexpr Map make_one_byte() {
 }
 
 // Table A-3, behind 0F. VEX and EVEX have the same immediates.
-constexpr Map make_two_byte() {
+consteval Map make_two_byte() {
   Map map{};
   fill(map, 0x00, 0xff, kModRm);
   put(map, 0, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0b, 0x0e, 0x37, 0x77, 0xa0, 0xa1, 0xa2, 0xa8, 0xa9, 0xaa);
@@ -75,7 +75,7 @@ constexpr Map make_two_byte() {
 }
 
 // What a ModRM byte stands for: itself, a SIB byte, a displacement.
-constexpr Map make_mod_rm() {
+consteval Map make_mod_rm() {
   Map map{};
   for (unsigned byte = 0; byte < 256; ++byte) {
     const unsigned mod = byte >> 6, rm = byte & 7;
@@ -90,7 +90,7 @@ constexpr Map make_mod_rm() {
 
 constexpr Map kOneByte = make_one_byte(), kTwoByte = make_two_byte(), kModRmSize = make_mod_rm();
 // Both maps for code without prefixes but REX: sized immediates have 4 bytes.
-constexpr std::array<std::uint8_t, 512> make_quick() {
+consteval std::array<std::uint8_t, 512> make_quick() {
   std::array<std::uint8_t, 512> map{};
   for (unsigned i = 0; i < 512; ++i) {
     const unsigned shape = i < 256 ? kOneByte[i] : kTwoByte[i - 256];

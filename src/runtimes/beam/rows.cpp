@@ -32,7 +32,7 @@ constexpr std::uint8_t kUpToTag[] = {
 };
 
 template <std::size_t N>
-constexpr std::array<std::uint8_t, N + sizeof kUpToTag> scan_from(const std::uint8_t (&start)[N]) {
+consteval std::array<std::uint8_t, N + sizeof kUpToTag> scan_from(const std::uint8_t (&start)[N]) {
   std::array<std::uint8_t, N + sizeof kUpToTag> made{};
   std::copy(std::begin(start), std::end(start), made.begin());
   std::copy(std::begin(kUpToTag), std::end(kUpToTag), made.begin() + N);
