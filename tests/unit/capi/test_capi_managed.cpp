@@ -274,6 +274,34 @@ TEST(CApiManaged, WrongCallsAreInvalid) {
     EXPECT_EQ(status, WINDLASS_INVALID);
 }
 
+TEST(CApiManaged, SlotsThatAreNoneAreRefused) {
+  const windlass_root_slot good{{WINDLASS_AT_SP, 0, 8}, 0}, other{{WINDLASS_AT_SP, 0, 16}, 0};
+  const windlass_root_slot no_place{{5, 0, 8}, 0}, no_flag{{WINDLASS_AT_SP, 0, 8}, WINDLASS_DERIVED};
+  const auto encode = [](const windlass_root_slot& always, const windlass_root_slot& slot,
+                         const windlass_root_slot& base, const windlass_root_slot& live) {
+    const windlass_derived_slot derived{slot, base};
+    const windlass_root_site site{0x10, 1, &live};
+    windlass_stack_map map = sized<windlass_stack_map>();
+    map.code_size = 0x100;
+    map.always = &always;
+    map.always_count = 1;
+    map.derived = &derived;
+    map.derived_count = 1;
+    map.sites = &site;
+    map.site_count = 1;
+    std::byte bytes[256];
+    std::size_t needed = 0;
+    return windlass_encode_stack_map(&map, bytes, sizeof bytes, &needed, nullptr);
+  };
+  EXPECT_EQ(encode(other, good, other, good), WINDLASS_OK);
+  for (const windlass_root_slot& wrong : {no_place, no_flag}) {
+    EXPECT_EQ(encode(wrong, good, other, good), WINDLASS_INVALID);
+    EXPECT_EQ(encode(other, wrong, other, good), WINDLASS_INVALID);
+    EXPECT_EQ(encode(other, good, wrong, good), WINDLASS_INVALID);
+    EXPECT_EQ(encode(other, good, other, wrong), WINDLASS_INVALID);
+  }
+}
+
 TEST(CApiManaged, WhatNoMethodCanBeIsRefused) {
   const auto why = [](auto change) {
     windlass_method_description description = sized<windlass_method_description>();
@@ -293,6 +321,8 @@ TEST(CApiManaged, WhatNoMethodCanBeIsRefused) {
   EXPECT_NE(why([](Description& d) { d.end = d.begin; }).find("no code"), std::string::npos);
   EXPECT_NE(why([](Description& d) { d.funclet = 5; }).find("no kind"), std::string::npos);
   EXPECT_NE(why([](Description& d) { d.funclet = WINDLASS_CATCH; }).find("without a method"), std::string::npos);
+  EXPECT_NE(why([](Description& d) { d.this_object.base = 5; }).find("place"), std::string::npos);
+  EXPECT_NE(why([](Description& d) { d.generic_context.base = 5; }).find("place"), std::string::npos);
   EXPECT_NE(why([](Description& d) { d.guard.base = 5; }).find("place"), std::string::npos);
   EXPECT_NE(why([&](Description& d) {
               d.clauses = &clause;

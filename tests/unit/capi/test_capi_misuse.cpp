@@ -26,6 +26,7 @@ TEST(CApiMisuse, NullArguments) {
   const windlass_memory memory{sizeof memory, nullptr, nullptr, nullptr};
   windlass_space* space = nullptr;
   for (const windlass_status status : {
+           windlass_open_self(nullptr, nullptr),
            windlass_open_callbacks(WINDLASS_X86_64, &memory, &space, nullptr),  // no read
            windlass_open_callbacks(WINDLASS_X86_64, nullptr, &space, nullptr),
            windlass_open_callbacks(WINDLASS_X86_64, &memory, nullptr, nullptr),

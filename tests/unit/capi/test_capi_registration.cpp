@@ -141,6 +141,9 @@ TEST_F(CRegistration, AClosedRegistrarIsToldFromAnOpenOne) {
   EXPECT_EQ(windlass_close_registrar(other), WINDLASS_OK);
   EXPECT_EQ(windlass_close_registrar(other), WINDLASS_INVALID);
   EXPECT_EQ(windlass_register(other, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_unregister(other, 1, &error_), WINDLASS_INVALID);
+  const std::uint64_t from[] = {one.address};
+  EXPECT_EQ(windlass_move(other, 1, from, &one, 1, &error_), WINDLASS_INVALID);
   EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_OK) << "its code went with it";
 }
 
