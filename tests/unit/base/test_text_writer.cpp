@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -53,6 +54,17 @@ TEST(TextWriter, WritesEveryPieceOnceWhereverTheBufferEnds) {
       ASSERT_TRUE(written == expected + filler) << "way " << way << ", " << left << " bytes left";
     }
   }
+}
+
+TEST(TextWriter, WritesNumbersWithTheirSigns) {
+  std::string written;
+  {
+    TextWriter out(&written);
+    for (const std::int64_t value :
+         {std::int64_t{0}, std::int64_t{16}, std::int64_t{-16}, std::int64_t{90210}, INT64_MIN})
+      out.decimal(value), out.text(" "), out.signed_decimal(value), out.text("\n");
+  }
+  EXPECT_EQ(written, "0 +0\n16 +16\n-16 -16\n90210 +90210\n-9223372036854775808 -9223372036854775808\n");
 }
 
 TEST(TextWriter, WritesTextsLongerThanItsBuffer) {

@@ -337,6 +337,31 @@ TEST_F(SynthesisOnAStack, TheWayOutBehindManySmallBranches) {
   EXPECT_EQ(certainty, Certainty::kCertain);
 }
 
+// A budget counts instructions. One that is just enough finds the way out, and is not exhausted.
+TEST_F(SynthesisOnAStack, ABudgetThatIsOneTooSmallFindsNothing) {
+  put(kCode, kFramed);
+  word(kStack, kReturn);
+  word(kStack - 8, 0xabc0);
+  Budget& budget = budget_of(*scratch);
+  const auto with = [&](std::uint32_t instructions) {
+    budget = Budget(instructions);
+    start(kCode + 8, kStack - 24, kStack - 8);
+    return step();
+  };
+  constexpr std::uint32_t kPlenty = 1000;
+  ASSERT_EQ(with(kPlenty), kCaller);
+  const std::uint32_t needed = kPlenty - budget.left();
+  ASSERT_GE(needed, 3u) << "nop, leave and ret";
+  ASSERT_EQ(with(needed), kCaller);
+  EXPECT_EQ(budget.left(), 0u);
+  EXPECT_FALSE(budget.exhausted());
+  EXPECT_EQ(with(needed - 1), kNothing);
+  EXPECT_EQ(budget.left(), 0u);
+  EXPECT_TRUE(budget.exhausted());
+  ASSERT_EQ(with(Budget::kUnlimited), kCaller);
+  EXPECT_EQ(budget.left(), Budget::kUnlimited);
+}
+
 TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
   put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});

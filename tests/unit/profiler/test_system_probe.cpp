@@ -2,7 +2,9 @@
 #include "profiler/doctor/system_probe.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -147,6 +149,19 @@ TEST(SystemFacts, AreReadBelowTheRootGiven) {
   EXPECT_TRUE(facts.child_pid_namespace());
   EXPECT_FALSE(facts.initial_user_namespace);
   fs::remove_all(root);
+}
+
+TEST(SystemFacts, HaveTheLimitsOfThisProcess) {
+  rlimit locked{}, files{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &locked), 0);
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit lower{std::min<rlim_t>(locked.rlim_cur, 4096), locked.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &lower), 0);
+  const SystemFacts facts = read_system_facts();
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &locked), 0);
+  EXPECT_EQ(facts.memlock, lower.rlim_cur);
+  EXPECT_EQ(facts.descriptors, files.rlim_cur);
+  EXPECT_EQ(facts.descriptors_hard, files.rlim_max);
 }
 
 // ---- judgement ------------------------------------------------------------------------------------------------------

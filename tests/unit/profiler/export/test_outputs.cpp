@@ -112,6 +112,7 @@ TEST(Speedscope, IsWhatTheSchemaAsks) {
   const auto p = testing::synthetic_profile();
   const auto file = json::parse(text_of([&](TextWriter& out) { return write_speedscope(p, out); }));
   EXPECT_EQ(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+  EXPECT_TRUE(file["exporter"].get<std::string>().starts_with("windlass ")) << "the exporter and its version";
   const auto& frames = file["shared"]["frames"];
   for (const auto& frame : frames) ASSERT_TRUE(frame["name"].is_string());
   std::map<std::string, std::uint64_t> sums;
