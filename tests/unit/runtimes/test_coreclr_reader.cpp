@@ -11,6 +11,7 @@
 #include "runtimes/coreclr/find.h"
 #include "runtimes/coreclr/frames.h"
 #include "runtimes/coreclr/names.h"
+#include "runtimes/coreclr/rows.h"
 #include "runtimes/find.h"
 #include "support/fake_coreclr.h"
 
@@ -130,6 +131,8 @@ TEST(CoreClrReader, AStubsStackIsThatOfItsEntryWhereItJumps) {
     ASSERT_TRUE((*method)->row_at(fake.stub + static_cast<std::uint64_t>(at), row).has_value());
     EXPECT_EQ(row.cfa, CfaRule::at(kRsp, offset)) << at;
     EXPECT_TRUE(runtime->is_still(**method));
+    EXPECT_EQ((*method)->name, "[CoreCLR stub]");
+    EXPECT_GT((*method)->bytes(), sizeof(Stub)) << "the stub's code is kept";
   }
 }
 

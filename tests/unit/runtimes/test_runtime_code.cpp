@@ -10,7 +10,9 @@
 #include "base/monotonic.h"
 #include "base/registers.h"
 #include "formats/dwarf/constants.h"
+#include "runtimes/described_code.h"
 #include "runtimes/find.h"
+#include "runtimes/own_ranges.h"
 #include "runtimes/paged_memory.h"
 #include "runtimes/runtime_code.h"
 #include "support/fake_coreclr.h"
@@ -438,6 +440,39 @@ TEST(PagedMemory, ForgetsWhatIsOld) {
   ASSERT_TRUE(memory.read(0x1000, &byte, 1));
   for (int i = 0; i < 1000 && byte == 1; ++i) ASSERT_TRUE(memory.read(0x1000, &byte, 1));  // until the clock goes on
   EXPECT_NE(byte, 1);
+}
+
+TEST(OwnRanges, WhatTouchesIsOneRange) {
+  OwnRanges ranges;
+  const auto range_at = [&](std::uint64_t address) {
+    const auto found = ranges.at(address);
+    return found ? std::pair(found->begin, found->end) : std::pair<std::uint64_t, std::uint64_t>();
+  };
+  ranges.add({0x1000, 0x2000});
+  ranges.add({0x3000, 0x4000});
+  ranges.add({0x8000, 0x9000});
+  EXPECT_EQ(range_at(0x1fff), std::pair(0x1000ul, 0x2000ul));
+  EXPECT_FALSE(ranges.at(0x2000));
+  EXPECT_FALSE(ranges.at(0xfff));
+  EXPECT_EQ(range_at(0x3000), std::pair(0x3000ul, 0x4000ul));
+  ranges.add({0x2000, 0x3000});  // fills the gap
+  EXPECT_EQ(range_at(0x1000), std::pair(0x1000ul, 0x4000ul));
+  EXPECT_EQ(range_at(0x3fff), std::pair(0x1000ul, 0x4000ul));
+  ranges.add({0x3800, 0x5000});  // overlaps the end
+  ranges.add({0x1800, 0x1900});  // within
+  EXPECT_EQ(range_at(0x4fff), std::pair(0x1000ul, 0x5000ul));
+  EXPECT_FALSE(ranges.at(0x5000));
+  EXPECT_FALSE(ranges.at(0x7fff));
+  EXPECT_EQ(range_at(0x8fff), std::pair(0x8000ul, 0x9000ul));
+  ranges.add({0x500, 0xa000});  // around all
+  EXPECT_EQ(range_at(0x6000), std::pair(0x500ul, 0xa000ul));
+}
+
+TEST(DescribedCode, CountsItsRowsAndItsName) {
+  DescribedCode none({}), some(std::vector<FrameRow>(5));
+  EXPECT_EQ(some.bytes(), none.bytes() + 5 * sizeof(FrameRow));
+  some.name = "name";
+  EXPECT_EQ(some.bytes(), none.bytes() + 5 * sizeof(FrameRow) + 4);
 }
 
 TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {

@@ -124,6 +124,11 @@ TEST(V8Rows, BytesCountWhatIsKept) {
   code->offsets.resize(5);
   code->bytecodes.resize(7);
   EXPECT_EQ(code->bytes(), before + 3 * sizeof(SourcePosition) + 2 * sizeof(CompiledCode::Inlined) + 5 + 7);
+  const auto wasm = liftoff(kByCall);
+  const std::size_t nameless = wasm->bytes();
+  wasm->name = "name";
+  wasm->file = "module.wasm";
+  EXPECT_EQ(wasm->bytes(), nameless + 4 + 11);
 }
 
 // Code of which nothing is described, or with a byte in front that belongs to it.
