@@ -27,6 +27,7 @@ class MinidumpWriter {
     std::vector<std::uint8_t> id{};
     bool elf_id = true;  // BpEL, else RSDS with the first 16 bytes
     std::uint32_t timestamp = 0;
+    std::u16string wide_path{};  // instead of `path`
   };
   struct Memory {
     std::uint64_t begin;
@@ -105,10 +106,11 @@ class MinidumpWriter {
     out_.put(static_cast<std::uint32_t>(entries));
     if (padded_lists) out_.zeros(4);
   }
-  std::uint32_t string(const std::string& ascii) {
+  std::uint32_t string(const std::string& ascii) { return string(std::u16string(ascii.begin(), ascii.end())); }
+  std::uint32_t string(const std::u16string& units) {
     out_.align(4);
-    const std::size_t at = out_.put(static_cast<std::uint32_t>(2 * ascii.size()));
-    for (const char c : ascii) out_.put(static_cast<std::uint16_t>(static_cast<unsigned char>(c)));
+    const std::size_t at = out_.put(static_cast<std::uint32_t>(2 * units.size()));
+    for (const char16_t unit : units) out_.put(static_cast<std::uint16_t>(unit));
     out_.put(std::uint16_t{0});
     return static_cast<std::uint32_t>(at);
   }
@@ -181,7 +183,7 @@ class MinidumpWriter {
     if (modules.empty()) return;
     std::vector<std::pair<std::uint32_t, Place>> places;  // name, CodeView record
     for (const Module& module : modules) {
-      const std::uint32_t name = string(module.path);
+      const std::uint32_t name = module.wide_path.empty() ? string(module.path) : string(module.wide_path);
       out_.align(4);
       const std::size_t at = out_.size();
       if (!module.id.empty()) {

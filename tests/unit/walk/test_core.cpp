@@ -288,6 +288,8 @@ TEST(HostileCore, TruncatedMemoryLeavesTheThreads) {
   EXPECT_EQ(target->threads.size(), 2u);
   ASSERT_EQ(target->problems.size(), 1u);
   EXPECT_EQ(target->problems[0].code, ErrorCode::kTruncated);
+  EXPECT_GT(target->problems[0].where, 0u) << "where the memory begins in the file";
+  EXPECT_LT(target->problems[0].where, bytes.size());
   std::uint8_t byte = 0;
   EXPECT_TRUE(target->space.memory().read(0x7000000, &byte, 1));
   EXPECT_FALSE(target->space.memory().read(0x7001fff, &byte, 1));

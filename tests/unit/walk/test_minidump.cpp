@@ -65,6 +65,15 @@ TEST(Minidump, WhatWasPutIn) {
   }
 }
 
+TEST(Minidump, NamesAreOfEveryLength) {
+  MinidumpWriter writer = small_dump(Architecture::kX86_64);
+  writer.modules[0].wide_path = u"/\x7f\u0080\u07ff\u0800\uffff\U00010000\U0010ffff";  // each form's first and last
+  const auto bytes = writer.write();
+  const auto dump = MinidumpFile::parse(view(bytes));
+  ASSERT_TRUE(dump) << dump.error().text();
+  EXPECT_EQ(dump->modules[0].path, "/\x7f\u0080\u07ff\u0800\uffff\U00010000\U0010ffff");
+}
+
 TEST(OpenMinidump, RegistersOfEveryContext) {
   struct Case {
     Architecture architecture;

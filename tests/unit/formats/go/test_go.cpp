@@ -264,6 +264,20 @@ TEST(GoStackSwitch, ForgetsCopiesThatAreOverwrittenAndWaysThatEnd) {
   EXPECT_EQ(told[2].place, StackPlace{});
 }
 
+// test edi, edi; mov r12, rsp; mov rsp, rdi; je 1f; mov rsp, r12; ret; 1: call rax; mov rsp, r12; ret
+TEST(GoStackSwitch, FollowsJumps) {
+  const auto told = places_of({0x85, 0xff, 0x49, 0x89, 0xe4, 0x48, 0x89, 0xfc, 0x74, 0x04,
+                               0x4c, 0x89, 0xe4, 0xc3, 0xff, 0xd0, 0x4c, 0x89, 0xe4, 0xc3},
+                              false, 24);
+  ASSERT_EQ(told.size(), 5u);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kCopied);
+  EXPECT_EQ(told[1].end, 0x100du);
+  EXPECT_EQ(told[2].place, StackPlace{});
+  EXPECT_EQ(told[3].begin, 0x100eu) << "where the jump leads";
+  EXPECT_EQ(told[3].end, 0x1013u);
+  EXPECT_EQ(told[3].place, told[1].place);
+}
+
 // mov rdx, rsp; and rsp, -16; mov [rsp + 40], rdx; call rax; mov rsi, [rsp + 40]; mov rsp, rsi; ret
 TEST(GoStackSwitch, FollowsAStoredStackPointer) {
   const auto told = places_of({0x48, 0x89, 0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x48, 0x89, 0x54, 0x24, 0x28,
@@ -341,6 +355,14 @@ TEST(GoCodeMap, HasNumbersOf32Bits) {
   made.values = {0, 0x80, 0x80, 0x80, 0xa0, 0x01, 4};  // 0x14000000: grows by half of it
   const CodeMap map = made.map();
   EXPECT_EQ(map.value_at(*map.function_at(0x1000), 1, 0x1000), 0x0a000000 - 1);
+}
+
+TEST(GoCodeMap, NumbersOfMoreThanFiveBytesEndAList) {
+  MadeUp made;
+  made.values = {0, 0x82, 0x80, 0x80, 0x80, 0x80, 0x00, 4};  // 2, in six bytes
+  EXPECT_EQ(made.map().value_at(*made.map().function_at(0x1000), 1, 0x1000), -1);
+  made.values = {0, 0x82, 0x80, 0x80, 0x80, 0x00, 4};  // in five
+  EXPECT_EQ(made.map().value_at(*made.map().function_at(0x1000), 1, 0x1000), 0);
 }
 
 TEST(GoCodeMap, HasAsManyListsAsAFunctionSays) {

@@ -201,6 +201,7 @@ TEST(ElfImage, I386) {
   EXPECT_TRUE(parsed->problems().empty());
   EXPECT_EQ(parsed->machine(), image::Machine::kI386);
   EXPECT_EQ(parsed->elf_class(), image::ElfClass::k32);
+  EXPECT_EQ(parsed->type(), ET_DYN);
   EXPECT_EQ(parsed->build_id().size(), 40u);
   EXPECT_FALSE(parsed->executable_segments().empty());
   const Listing eh = list_file("i386.so"), debug = list_file("i386-debug.so");

@@ -40,6 +40,16 @@ TEST(Pe, BothLayoutsYieldTheSameBytes) {
   }
 }
 
+TEST(Pe, RightsOfSections) {  // "Section Flags"
+  image::PeSection section{};
+  section.characteristics = 0x6000'0021;  // code, execute, read, and a reserved bit
+  EXPECT_TRUE(section.executable());
+  EXPECT_FALSE(section.writable());
+  section.characteristics = 0xc000'0041;  // initialised data, read, write
+  EXPECT_FALSE(section.executable());
+  EXPECT_TRUE(section.writable());
+}
+
 TEST(Pe, WhatIsRefused) {
   PeImageBuilder builder;
   auto bytes = builder.build();

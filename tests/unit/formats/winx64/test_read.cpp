@@ -163,7 +163,7 @@ TEST(WinX64Read, ScopeTableByShapeAndByName) {
   UnwindInfoBytes info;
   info.flags = winx64::kEhandler;
   Bytes bytes = info.bytes();
-  bytes.u32(code).u32(1).u32(code).u32(code + 2).u32(1).u32(code + 3);
+  bytes.u32(code).u32(2).u32(code).u32(code + 2).u32(1).u32(code + 3).u32(code + 1).u32(code + 2).u32(1).u32(code + 2);
   const auto at = builder.data(bytes);
   builder.entry(code, code + 4, at);
   const auto file = builder.build();
@@ -174,8 +174,10 @@ TEST(WinX64Read, ScopeTableByShapeAndByName) {
     ASSERT_TRUE(handler);
     EXPECT_EQ(handler->kind, winx64::HandlerKind::kCSpecific);
     EXPECT_EQ(handler->by_shape, name.empty());
-    ASSERT_EQ(handler->scope_count, 1U);
+    ASSERT_EQ(handler->scope_count, 2U);
     EXPECT_EQ(handler->scope(0).target, code + 3);
+    EXPECT_EQ(handler->scope(1).begin, code + 1);
+    EXPECT_EQ(handler->scope(1).target, code + 2);
   }
   EXPECT_EQ(winx64::read_handler(*image, "mine", {code, code + 4, at}, *parsed)->kind, winx64::HandlerKind::kUnknown);
   // The same data cannot be a C++ function's.
