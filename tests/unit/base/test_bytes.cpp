@@ -23,6 +23,17 @@ TEST(ByteView, NamesTheAbsoluteOffsetOfAFailedRead) {
   EXPECT_FALSE(view(bytes).sub(2, ~0ull));
 }
 
+TEST(ByteCursor, StringsBehindEachOther) {
+  const std::array<std::uint8_t, 7> bytes{'z', 'R', 0, 0, 'e', 'h', 0};
+  ByteCursor cursor(view(bytes));
+  EXPECT_EQ(cursor.string().value(), "zR");
+  EXPECT_EQ(cursor.position(), 3u) << "its NUL is passed";
+  EXPECT_EQ(cursor.string().value(), "");
+  EXPECT_EQ(cursor.string().value(), "eh");
+  EXPECT_TRUE(cursor.at_end());
+  EXPECT_FALSE(cursor.string());
+}
+
 TEST(ByteCursor, Uleb) {
   const std::array<std::uint8_t, 3> classic{0xe5, 0x8e, 0x26};  // DWARF 5 appendix C example
   EXPECT_EQ(ByteCursor(view(classic)).uleb().value(), 624485u);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/managed.h"
 #include "support/llvm_section.h"
 #include "support/managed_by_c.h"
 #include "support/sized.h"
@@ -299,6 +300,27 @@ TEST(CApiManaged, SlotsThatAreNoneAreRefused) {
     EXPECT_EQ(encode(other, wrong, other, good), WINDLASS_INVALID);
     EXPECT_EQ(encode(other, good, wrong, good), WINDLASS_INVALID);
     EXPECT_EQ(encode(other, good, other, wrong), WINDLASS_INVALID);
+  }
+}
+
+TEST(CApiManaged, SafePointsAreAskedByCallbacks) {
+  windlass_safe_points points = sized<windlass_safe_points>();
+  points.is_safe_point = [](const windlass_method*, std::uint64_t pc, void*) { return pc == kCode ? 1 : 0; };
+  const windlass_method method{};
+  {
+    const windlass::capi::CallbackSafePoints asked(points);
+    EXPECT_TRUE(asked.is_safe_point(method, kCode));
+    EXPECT_FALSE(asked.is_safe_point(method, kCode + 1));
+    EXPECT_TRUE(asked.can_hijack(method)) << "without a callback, returns of all methods";
+    EXPECT_FALSE(asked.returns_reference(method));
+  }
+  for (const int answer : {0, 1}) {
+    points.user = const_cast<int*>(&answer);
+    points.can_hijack = [](const windlass_method*, void* user) { return *static_cast<int*>(user); };
+    points.returns_reference = [](const windlass_method*, void* user) { return *static_cast<int*>(user); };
+    const windlass::capi::CallbackSafePoints asked(points);
+    EXPECT_EQ(asked.can_hijack(method), answer != 0);
+    EXPECT_EQ(asked.returns_reference(method), answer != 0);
   }
 }
 

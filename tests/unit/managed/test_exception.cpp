@@ -67,6 +67,8 @@ class Judge : public Personality {
   std::function<bool()> room;
 };
 
+TEST(Personality, HasNoMoreRoomOfItself) { EXPECT_FALSE(Judge().make_room(0x1000)); }
+
 struct Managed : testing::Test {
   Managed()
       : outer(runtime.add(1, reinterpret_cast<const void*>(&outer_method), outer_method_end)),

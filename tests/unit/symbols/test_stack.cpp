@@ -46,6 +46,12 @@ TEST(Stack, TheOwnBeginsWithTheCaller) {
   ASSERT_FALSE(stack.frames.empty());
   EXPECT_EQ(function_of(stack.frames.front()), "windlass_test_named_here") << stack.text();
   EXPECT_TRUE(has(stack, "main")) << stack.text();
+  std::uint64_t inner = reinterpret_cast<std::uint64_t>(&inner) / 4096 * 4096 - (std::uint64_t{1} << 20);
+  for (const NamedFrame& frame : stack.frames) {
+    EXPECT_EQ(frame.sp() % sizeof(void*), 0u);
+    EXPECT_GE(frame.sp(), inner) << "callers are further up";
+    inner = frame.sp();
+  }
   for (const NamedFrame& frame : stack.frames) EXPECT_EQ(function_of(frame).find("named_stack"), std::string::npos);
 }
 

@@ -109,6 +109,10 @@ TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
   std::vector<FrameRow> rows(good.rows.begin(), good.rows.end());
   rows[1].begin += 1;
   expect(changed([&](GeneratedFunction& f) { f.rows = rows; }), "rows that do not adjoin");
+  rows.assign(good.rows.begin(), good.rows.end());
+  rows.insert(rows.begin() + 1, rows[0]);
+  rows[1].begin = rows[1].end = rows[0].end;
+  expect(changed([&](GeneratedFunction& f) { f.rows = rows; }), "rows that do not adjoin");  // one is of nothing
   Prologue prologue{.architecture = kOwnArchitecture, .code_size = static_cast<std::uint32_t>(good.size - 1)};
   const auto described = [&](GeneratedFunction& f) {
     f.rows = {};
@@ -178,6 +182,9 @@ TEST_P(EveryRegistry, CodeThatIsNotExecutableYet) {
   ASSERT_EQ(::mprotect(room, kPage, PROT_READ | PROT_EXEC), 0);
   expect_refused({piece(0), piece(kPage - 48)}, begin + kPage);  // its second half is behind
   expect_refused({piece(0), piece(kPage + 64)}, begin + kPage + 64);
+  const auto last = registrar_->add(Functions{piece(kPage - 96)});  // up to the end of what is executable
+  ASSERT_TRUE(last) << last.error().text();
+  ASSERT_TRUE(registrar_->remove(*last));
   const auto id = registrar_->add(Functions{piece(0)});
   ASSERT_TRUE(id) << id.error().text();
   const auto moved = registrar_->move(*id, std::vector{MovedFunction{.from = begin, .now = piece(2 * kPage)}});
