@@ -71,6 +71,8 @@ TEST_P(LlvmObject, AsLlvmReadobjPrintsIt) {
       line += " " + text_of(base) + ", " + text_of(derived) + ",";
     }));
     records.push_back(line);
+    const auto before = maps->each_pair(maps->address(i) - 1, [](const Location&, const Location&) {});
+    EXPECT_EQ(before.has_value(), maps->has(maps->address(i) - 1)) << "in front of " << line;
   }
   std::ranges::sort(records);
   EXPECT_EQ(records, by_readobj(object));

@@ -171,6 +171,8 @@ TEST(SystemProbe, NothingIsWrongWithAPlainMachine) {
   for (const Probe& probe : diagnosis.probes) EXPECT_EQ(probe.state, ProbeState::kOk) << probe.name << probe.seen;
   EXPECT_EQ(diagnosis.verdict, Verdict::kWorks);
   EXPECT_EQ(diagnosis.sentence, "record -a works");
+  for (const char* name : {"kernel", "RLIMIT_NOFILE", "RLIMIT_MEMLOCK", "container"})
+    EXPECT_EQ(find(diagnosis.probes, name).state, ProbeState::kOk) << name;
 }
 
 TEST(SystemProbe, EveryRefusalAndLimitHasAWayOut) {
@@ -438,6 +440,14 @@ TEST(KernelErrors, LimitsAndTheRest) {
   EXPECT_EQ(load_error_without_cause(EACCES, "", "6.1.0", "x86_64").kind, RefusalKind::kOther);
   for (const int error : {ENOMEM, E2BIG, ENOSPC, EMFILE, EACCES, EINVAL})
     EXPECT_TRUE(contains(load_error_without_cause(error, "", "6.1.0", "x86_64").text, "Way out: ")) << error;
+}
+
+// Of one's own processes only the rights differ.
+TEST(KernelErrors, OwnPerfEventsFailLikeAllOthers) {
+  for (const int error : {ENOENT, EMFILE, EINVAL})
+    EXPECT_EQ(explain_own_perf_error(error, 99).text, explain_perf_error(error, 99).text) << error;
+  for (const int error : {EACCES, EPERM})
+    EXPECT_EQ(explain_own_perf_error(error, 99).kind, RefusalKind::kPrivilege) << error;
 }
 
 TEST(KernelErrors, WordsAreStable) {

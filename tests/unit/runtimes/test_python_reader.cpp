@@ -66,6 +66,19 @@ TEST(PythonReader, AListThatCannotBeReadToItsEndIsNone) {
   EXPECT_FALSE(read_frames(numberless, list, {fake::kPointer, 0})) << "CPython has no more numbers to give";
 }
 
+TEST(PythonReader, NamesHaveCharactersOfEverySize) {
+  const wl_interpreted_frame frame{fake::kCode | WL_INTERPRETED_LAST, fake::kVersion, 4};
+  fake::FakeMemory memory = fake::make();
+  const std::u32string text = U"\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff";  // each form's first and last
+  memory.put(fake::kName + 16, std::uint64_t{text.size()});
+  memory.put(fake::kName + 32, std::uint32_t{4 << 2 | 1 << 5});  // four bytes a character, compact
+  for (std::size_t i = 0; i < text.size(); ++i)
+    memory.put(fake::kName + 56 + 4 * i, static_cast<std::uint32_t>(text[i]));
+  const auto name = read_name(memory, fake::layout(), frame);
+  ASSERT_TRUE(name) << name.error().text();
+  EXPECT_EQ(name->name, "\x7f\u0080\u07ff\u0800\uffff\U00010000\U0010ffff");
+}
+
 TEST(PythonReader, ACodeObjectSaysWhatItIs) {
   const fake::FakeMemory memory = fake::make();
   const wl_interpreted_frame frame{fake::kCode | WL_INTERPRETED_LAST, fake::kVersion, 4};

@@ -471,6 +471,7 @@ TEST(OwnRanges, WhatTouchesIsOneRange) {
 TEST(DescribedCode, CountsItsRowsAndItsName) {
   DescribedCode none({}), some(std::vector<FrameRow>(5));
   EXPECT_EQ(some.bytes(), none.bytes() + 5 * sizeof(FrameRow));
+  EXPECT_TRUE(some.may_be_outermost(0)) << "nothing says otherwise";
   some.name = "name";
   EXPECT_EQ(some.bytes(), none.bytes() + 5 * sizeof(FrameRow) + 4);
 }

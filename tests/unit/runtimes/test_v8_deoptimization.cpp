@@ -54,6 +54,7 @@ TEST(V8Deoptimization, SaysWhereItPutsTheFrame) {
   EXPECT_EQ(found->end, 91U);
   EXPECT_EQ(found->held().input, 0x50);
   EXPECT_EQ(found->held().content, 0x1c8);
+  EXPECT_EQ(found->held().there, 1);
 }
 
 // Cut anywhere, or with any other instruction in the place of one that counts.
@@ -76,9 +77,12 @@ TEST(V8Deoptimization, RowsLeadToTheCallersFrame) {
   const std::vector<std::uint8_t> bytes = found->expressions();
   Description description;
   description.rows = {entry_row(0, kCode.size())};
-  description.unproved = {{8, 44, Unproved::kFrameLost, {}}};
+  description.unproved = {{8, 44, Unproved::kFrameLost, {}}, {found->end, found->end + 4, Unproved::kNotReached, {}}};
+  if (found->aligned != 0)
+    description.unproved.insert(description.unproved.begin(), {0, found->aligned, Unproved::kNotReached, {}});
   found->describe({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, description);
-  EXPECT_TRUE(description.unproved.empty());
+  for (const Unproved& it : description.unproved) EXPECT_EQ(it.reason, Unproved::kNotReached) << it.begin;
+  EXPECT_EQ(description.unproved.size(), found->aligned != 0 ? 2U : 1U) << "what lies in front and behind stays";
   EXPECT_TRUE(std::ranges::is_sorted(description.rows, {}, &FrameRow::begin));
   const auto row_at = [&](std::uint64_t at) {
     const auto row =

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -156,8 +158,9 @@ TEST(SymbolsFromC, MisuseAndErrors) {
 // ---- stacks --------------------------------------------------------------------------------------------------------
 
 struct HeardStacks {
-  std::vector<std::string> first, text;  // the function of the first frame; all of it
-  std::vector<std::uint32_t> ends;
+  std::vector<std::string> first, text;    // the function of the first frame; all of it
+  std::vector<std::uint32_t> ends, flags;  // of the stack; of the first frame
+  int answer = 0;
 };
 
 int hear_stack(const windlass_named_stack* stack, void* user) {
@@ -167,7 +170,8 @@ int hear_stack(const windlass_named_stack* stack, void* user) {
       names == nullptr || names->frame_count == 0 ? "" : names->frames[names->frame_count - 1]->function);
   heard.text.emplace_back(stack->text);
   heard.ends.push_back(stack->end);
-  return 0;
+  heard.flags.push_back(stack->frame_count != 0 ? stack->frames[0]->flags : 0);
+  return heard.answer;
 }
 
 TEST(StacksFromC, TheOwnBeginsWithTheCaller) {
@@ -177,6 +181,7 @@ TEST(StacksFromC, TheOwnBeginsWithTheCaller) {
   EXPECT_NE(heard.first[0].find("TheOwnBeginsWithTheCaller"), std::string::npos) << heard.text[0];
   EXPECT_NE(heard.text[0].find(" main+0x"), std::string::npos) << heard.text[0];
   EXPECT_EQ(heard.ends[0], static_cast<std::uint32_t>(WINDLASS_END_COMPLETE));
+  EXPECT_EQ(heard.flags[0], WINDLASS_RETURN_ADDRESS);
   EXPECT_EQ(windlass_own_named_stack(nullptr, nullptr), WINDLASS_INVALID);
   EXPECT_EQ(windlass_print_stack(-1), WINDLASS_SYSTEM);
 }
@@ -189,6 +194,12 @@ TEST(StacksFromC, OfAProcess) {
   ASSERT_EQ(windlass_named_stacks(pid.c_str(), hear_stack, &heard, nullptr), WINDLASS_OK);
   ASSERT_FALSE(heard.text.empty());
   EXPECT_NE(heard.text[0].find(" main+0x"), std::string::npos) << heard.text[0];
+  const auto tasks = std::filesystem::directory_iterator("/proc/" + pid + "/task");
+  EXPECT_EQ(heard.text.size(), static_cast<std::size_t>(std::distance(begin(tasks), end(tasks))));
+  HeardStacks one;
+  one.answer = 1;  // enough
+  ASSERT_EQ(windlass_named_stacks(pid.c_str(), hear_stack, &one, nullptr), WINDLASS_OK);
+  EXPECT_EQ(one.text.size(), 1U);
 
   windlass_error error{};
   error.size = sizeof error;

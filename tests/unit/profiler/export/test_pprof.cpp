@@ -88,6 +88,13 @@ TEST(Pprof, ComesBackAsItWasWritten) {
   }
 }
 
+TEST(Profile, NumbersOfOtherVersionsAreUnknown) {
+  EXPECT_STREQ(profile::end_text(WL_END_COUNT), "unknown");
+  EXPECT_STREQ(profile::certainty_text(WL_CERTAINTY_COUNT), "unknown");
+  EXPECT_STRNE(profile::end_text(WL_END_COUNT - 1), "unknown");
+  EXPECT_STRNE(profile::certainty_text(WL_CERTAINTY_COUNT - 1), "unknown");
+}
+
 TEST(Pprof, EveryEndOfAStackSurvives) {
   profile::Profile profile = testing::synthetic_profile({.samples = 1});
   const auto sample = profile.samples[0];
