@@ -362,6 +362,27 @@ TEST_F(SynthesisOnAStack, ABudgetThatIsOneTooSmallFindsNothing) {
   EXPECT_EQ(budget.left(), Budget::kUnlimited);
 }
 
+// Eight places where a function may start are tried, the nearest first.
+TEST_F(SynthesisOnAStack, AWayInFromAfarIsNotFound) {
+  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+    return memory.read(address, to, size);
+  };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  const auto plausible = [](const FrameRow&) { return true; };
+  const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  for (const std::uint8_t returns : {1, 7, 8}) {
+    put(kCode - 8, {0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3});
+    put(kCode, {0x50, 0xeb, returns});  // push rax; jmp to the pop
+    put(kCode + 3, std::vector<std::uint8_t>(returns, 0xc3));
+    put(kCode + 3 + returns, {0x58, 0xc3});  // pop rax; ret
+    const auto found = way_in(source, CodeAddress::instruction(kCode + 3 + returns), *scratch);
+    EXPECT_EQ(found.has_value(), returns < 8) << +returns;
+    if (found) {
+      EXPECT_EQ(found->row.cfa, CfaRule::at(x86_64::kRsp, 16));
+    }
+  }
+}
+
 TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
   put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});

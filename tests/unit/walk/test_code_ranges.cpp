@@ -268,8 +268,11 @@ TEST(CodeRangeRows, AreCopiedWithTheirExpressions) {
   FrameRow other = row(0x1180, 0x1200);
   other.expressions = ByteView(others.data(), others.size());
   ASSERT_TRUE(other.registers.set(3, RegisterRule::at_expression({0, 2})));
+  FrameRow last = other;
+  last.begin = other.end;
+  last.end = 0x1280;
   ASSERT_TRUE(
-      ranges.add({.begin = 0x1000, .end = 0x2000, .bias = 0x400, .rows = {with, next, other}}, kOwnArchitecture));
+      ranges.add({.begin = 0x1000, .end = 0x2000, .bias = 0x400, .rows = {with, next, other, last}}, kOwnArchitecture));
   std::ranges::fill(expressions, std::byte{0});
   std::ranges::fill(others, std::byte{0});
   const walk::Module* module = find(ranges, 0x1000);
@@ -280,13 +283,15 @@ TEST(CodeRangeRows, AreCopiedWithTheirExpressions) {
     ASSERT_EQ(cfa.size(), 3u);
     EXPECT_EQ(cfa.u8()[2], 0x77);
   }
-  const auto found = row_at(*module, 0x1190);
-  ASSERT_TRUE(found);
-  const ByteView saved = found->expression(*found->registers.find(3));
-  ASSERT_EQ(saved.size(), 2u);
-  EXPECT_EQ(saved.u8()[1], 0x50);
+  for (const std::uint64_t address : {0x1190u, 0x1210u}) {
+    const auto found = row_at(*module, address);
+    ASSERT_TRUE(found);
+    const ByteView saved = found->expression(*found->registers.find(3));
+    ASSERT_EQ(saved.size(), 2u);
+    EXPECT_EQ(saved.u8()[1], 0x50);
+  }
   EXPECT_EQ(row_at(*module, 0x11ff)->begin, 0x1180u);
-  EXPECT_EQ(row_at(*module, 0x1200).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(row_at(*module, 0x1280).error().code, ErrorCode::kNotFound);
 }
 
 TEST(CodeRangeRows, ComeFromEhFrame) {
