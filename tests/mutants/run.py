@@ -12,7 +12,7 @@ reason is an error. What no test could notice stands in equivalent.list, with th
 
 The build that the compiler commands are taken from is ROOT/build/release. Results are kept in results.txt in the build folder as they come: a run
 that was cut off goes on where it was as long as the sources and the seed stay the same.
-Exit status 1: less than PERCENT (81, until a sample over all files is measured) of the mutants are noticed. The goal is 90.
+Exit status 1: less than PERCENT (51) of the mutants are noticed. The goal is 90.
 77: there is no libclang.
 """
 import argparse
@@ -34,7 +34,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 COPIED = ("CMakeLists.txt", "CMakePresets.json", "VERSION", "LICENSE", "README.md", "CHANGELOG.md", "bench", "bpf", "cmake", "examples", "fuzz", "include", "src", "tests")
-GOAL, BOUND = 90, 81  # percent: the bound is what nine files had before their survivors got tests
+GOAL, BOUND = 90, 51  # percent: of 284 over all files 57.0 were noticed, and two standard errors of that are 5.9
 SURE_OF_TIME = 4  # a test that takes so many times what it takes without a mutant hangs
 ROUNDS = 6  # of compiling: mutants that do not compile are taken out after each
 
@@ -86,11 +86,12 @@ class Commands:
             return None
         before = ""
         if path.startswith("bpf/"):
-            neighbours, before = ["tests/unit/bpf/test_step_a64.cpp" if "a64" in path else "tests/unit/bpf/test_step.cpp"], '#include "windlass_user_env.h"\n'
+            test = "/test_bpf_step_a64" if "a64" in path else "/test_bpf_step_0"  # the sources of a test are joined into one
+            neighbours, before = [f for f in sorted(self.of) if test in f], '#include "windlass_user_env.h"\n'
         else:
             folder = os.path.dirname(path)
             neighbours = [f for f in sorted(self.of) if os.path.dirname(f) == folder] or ["src/walk/stack_walker.cpp"]
-        return (["-x", "c++", *self.arguments(self.of[neighbours[0]])], before) if neighbours[0] in self.of else None
+        return (["-x", "c++", *self.arguments(self.of[neighbours[0]])], before) if neighbours and neighbours[0] in self.of else None
 
 
 def candidates(root, paths, judges, left_out):
@@ -113,6 +114,8 @@ class Sampler:
         import operators
         if path not in self.parsed:
             found = self.commands.find(path)
+            if found is None:
+                print(f"left out: {path}: the build compiles nothing of it")
             try:
                 mutants = operators.find(self.root, path, *found) if found else []
             except ValueError as wrong:
