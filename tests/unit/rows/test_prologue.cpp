@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
+#include "rows/frame_state.h"
+
 namespace windlass {
 namespace {
 
@@ -101,6 +105,23 @@ TEST(Prologue, PartSavesMoreAndIsLeft) {
   f.parts = {{10, 20, {{15, Save{kRbx, 32}}}, {{16, 20, {{20, Save{kRbx, 32}}}}}}};
   EXPECT_EQ(rows(f),
             (Rows{"[0,4) r7+8 ra=c-8", "[4,15) r7+48 ra=c-8", "[15,20) r7+48 ra=c-8 r3=c-16", "[20,40) r7+48 ra=c-8"}));
+}
+
+TEST(FrameState, FramesAreTheSameByDepthSavesAndSigning) {
+  const auto after = [](std::initializer_list<Op> ops) {
+    FrameState state(Architecture::kAArch64);
+    for (const Op& op : ops) {
+      EXPECT_TRUE(state.apply(op));
+    }
+    return state;
+  };
+  const FrameState none = after({}), deep = after({{4, Allocate{16}}}), deeper = after({{4, Allocate{32}}});
+  const FrameState saved = after({{4, Allocate{16}}, {8, Save{19, 0}}}), signs = after({{4, SignReturnAddress{}}});
+  EXPECT_TRUE(deep.same_frame(after({{8, Allocate{16}}})));
+  EXPECT_FALSE(deep.same_frame(none));
+  EXPECT_FALSE(deep.same_frame(deeper));
+  EXPECT_FALSE(deep.same_frame(saved));
+  EXPECT_FALSE(none.same_frame(signs));
 }
 
 TEST(Prologue, MachineFrame) {

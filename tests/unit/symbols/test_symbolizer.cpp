@@ -265,7 +265,7 @@ TEST(SymbolizerOfProcess, FilesTheVdsoAndGeneratedCode) {
   EXPECT_EQ(function_of(known), "known_function");
   EXPECT_EQ(known.frames.back().linkage_name, "known_function");
   EXPECT_EQ(fs::path(known.frames.back().file).filename(), "live.cpp");
-  EXPECT_EQ(known.frames.back().line, 14u);
+  EXPECT_EQ(known.frames.back().line, 16u);
   EXPECT_EQ(known.module, WINDLASS_LIVE);
   EXPECT_EQ(known.offset, symbols_of(WINDLASS_LIVE).at("known_function"));
   EXPECT_EQ(known.function_begin, known.offset);

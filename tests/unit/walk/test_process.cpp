@@ -140,6 +140,9 @@ TEST_F(OtherProcess, EveryThreadToItsEnd) {
   ASSERT_TRUE(target) << target.error().text();
   EXPECT_TRUE(target->problems.empty());
   ASSERT_EQ(target->threads.size(), 3u);
+  if (target->space.architecture() == Architecture::kX86_64) {
+    EXPECT_EQ(~target->space.pointer_mask(), (std::uint64_t{1} << 48) - 1) << "addresses of 48 bits, none is signed";
+  }
   EXPECT_EQ(target->threads[0].id, child.pid());
   const std::size_t at_least[] = {1000, 10, 100};
   for (std::size_t i = 0; i < 3; ++i) {

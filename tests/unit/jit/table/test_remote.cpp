@@ -125,6 +125,7 @@ TEST(CodeManagerFromOutside, IsReadInAnotherProcess) {
   const auto reader = CodeManagerReader::open(memory, owner.address());
   ASSERT_TRUE(reader) << reader.error().text();
   EXPECT_EQ(reader->begin(), kBegin);
+  EXPECT_EQ(reader->end(), kBegin + 1000 * kFunctions);
   expect_filled(*reader);
 }
 

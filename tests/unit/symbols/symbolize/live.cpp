@@ -1,4 +1,5 @@
-// A process to name. Prints the places of its code, a line each. Obeys lines from its standard input until that ends:
+// A process of two threads to name. Prints the places of its code, a line each. Obeys lines from its standard input
+// until that ends:
 //   load PATH SYMBOL   loads a library and prints the address of the symbol
 #include <dlfcn.h>
 #include <sys/auxv.h>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 extern "C" __attribute__((noinline)) int known_function(int x) {
   asm volatile("");
@@ -21,6 +23,9 @@ static unsigned char* make_code() {
 }
 
 int main() {
+  std::thread([] {
+    for (;;) pause();
+  }).detach();
   unsigned char* code = make_code();
   const std::string map = "/tmp/perf-" + std::to_string(getpid()) + ".map";
   if (std::FILE* file = std::fopen(map.c_str(), "w")) {
