@@ -62,6 +62,15 @@ TEST(WinArm64Assembly, Armasm64) {
   EXPECT_NE(source->find("EPILOG_END DCD 0x00000000\n    DCD 0x00000000\nNESTED_END\n"), std::string::npos) << *source;
 }
 
+TEST(WinArm64Assembly, AFrameRecordThatFpDoesNotPointTo) {
+  Prologue f{.architecture = Architecture::kAArch64, .code_size = 16};
+  f.ops = {{4, Save{29, 0, 16, 30}}};
+  f.epilogues = {mirrored(f, 8)};
+  const auto list = directives_of(f, {.assembler = Assembler::kArmasm64, .name = "f"});
+  ASSERT_TRUE(list) << list.error().text();
+  EXPECT_NE(text_of(*list).find("PROLOG_SAVE_REG_PAIR_NO_FP fp, lr, #-16!"), std::string::npos) << text_of(*list);
+}
+
 TEST(WinArm64Assembly, Leaf) {
   const Prologue leaf{.architecture = Architecture::kAArch64, .code_size = 8};
   const auto list = directives_of(leaf, {});

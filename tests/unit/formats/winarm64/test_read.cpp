@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "formats/winarm64/dump.h"
 #include "unit/formats/winarm64/image.h"
 
@@ -102,6 +104,12 @@ TEST(WinArm64Records, ExtensionWordScopesAndHandler) {
   EXPECT_EQ(record->codes.size(), 4U);
   EXPECT_EQ(record->handler, 0x1234U);
   EXPECT_EQ(record->handler_data, 0x5000U + out.size());
+  std::vector<std::uint64_t> reached;
+  CodeSet(*record).each([&](std::uint64_t index, const Expected<UnwindCode>& code) {
+    EXPECT_TRUE(code) << index;
+    reached.push_back(index);
+  });
+  EXPECT_EQ(reached, (std::vector<std::uint64_t>{0, 1, 2, 3}));
 }
 
 // The scope words in the page's examples 2 and 3, whose comments there say other indexes.
