@@ -450,7 +450,8 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
     if (target) {
       WalkEnd end{};
       EXPECT_GT(frames_of(*target, target->threads[0], end), 3u);
-      EXPECT_EQ(end, WalkEnd::kComplete);
+      // A busybox without rows is left by its frame pointers.
+      EXPECT_TRUE(end == WalkEnd::kComplete || end == WalkEnd::kChained) << end_name(end);
     }
   }
   ::unlink(copy);
