@@ -16,13 +16,14 @@ enum class EndProof : std::uint8_t {
 };
 
 // The row at `pc` says that there is no caller, or leads to address 0: does that prove it?
-// - A row that says so is refuted where the code goes on to a return of its function (returns()). Go's rows are
-//   believed: they are marks of its compiler.
+// - A row that says so is refuted where the code goes on to a return of its function (returns()). Rows of Go and of
+//   managed runtimes are believed: they are marks of the compiler.
 // - Address 0: only in a function whose rows begin with what a call leaves on the stack. Unwind information that begins
 //   with a frame already there is of code that is jumped into, and what that was true for need not be so each time:
 //   LuaJIT's interpreter has one row for all of it, also where compiled traces leave by another frame. Refuted
 //   where the code goes straight to a return with the return address elsewhere.
-// - Go's compiler marks its outermost frames. Address 0 proves no end in other code of Go's.
+// - Go's compiler marks its outermost frames. Address 0 proves no end in other code of Go's, but in rows that switch
+//   stacks, whose CFA is an expression.
 // - Windows marks no frame; a row that leads to 0 is believed. Code without a row is taken for a leaf, which is no
 // proof. Other files' code without a row has an end that somebody else has to prove.
 [[nodiscard]] EndProof end_proof(const UnwindSource& source, CodeAddress pc);
