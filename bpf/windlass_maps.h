@@ -71,7 +71,7 @@ struct {
   __type(value, __u64);
 } counts SEC(".maps");
 
-/* What is used least goes first. States of address spaces that are gone go so, too. */
+/* What is used least goes first, and so goes what was learned of processes that are gone. */
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 1u << 16);

@@ -93,7 +93,7 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
   for (std::size_t i = 0; i < stack.user.size(); ++i) {
     // A frame above an interrupted one is a signal trampoline: the kernel made the handler return to its first
     // instruction, and there is no call before that.
-    const bool trampoline = i + 1 < stack.user.size() && (stack.user[i + 1] & WL_FRAME_EXACT) != 0;
+    const bool trampoline = i + 1 < stack.user.size() && is_exact(stack.user[i + 1]);
     keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps,
                        stack.names.empty() ? CodeNames::kUnknown : stack.names[i]));
   }

@@ -47,7 +47,7 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
   const auto unmapped = [&] {
     const MapSet* maps = maps_of(tgid);
     return maps == nullptr || std::ranges::any_of(frames, [&](std::uint64_t frame) {
-             const bool null_page = (frame & WL_FRAME_EXACT) != 0 && walk::is_null_page(lookup_address(frame));
+             const bool null_page = is_exact(frame) && walk::is_null_page(lookup_address(frame));
              return !null_page && maps->find(lookup_address(frame)) == nullptr;
            });
   };
@@ -101,14 +101,11 @@ std::uint32_t SampleIntake::name_late(const wl_event_head& head, std::uint64_t e
                                       const CodePlace& place, std::uint64_t now) {
   const auto* code = place.maps.published_of(place.mapping);
   if (code == nullptr || !(*code)->teaches()) return names_.find_late(head.tgid, place, head.time, now);
-  const std::uint64_t window = head.time >> WL_LEARNED_WINDOW_SHIFT;
-  if (window != named_window_ || teacher_.changes() != named_changes_ || named_.size() >= kMaxNamed) named_.clear();
-  named_window_ = window;
-  named_changes_ = teacher_.changes();
+  auto& named = named_.at(head.time, teacher_.changes());
   const std::uint64_t key = mix(mix(mix(epoch, head.tgid), frame), place.function);
-  if (const auto known = named_.find(key); known != named_.end()) return known->second;
+  if (const auto known = named.find(key); known != named.end()) return known->second;
   const std::uint32_t found = names_.find_late(head.tgid, place, head.time, now);
-  if (found != CodeNames::kUnknown) named_.emplace(key, found);
+  if (found != CodeNames::kUnknown) named.emplace(key, found);
   return found;
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "profiler/processes/process_table.h"
@@ -15,6 +14,7 @@
 #include "profiler/samples/late_samples.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
+#include "profiler/samples/window_cache.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
 #include "windlass_types.h"
@@ -104,9 +104,7 @@ class SampleIntake {
   OfProcess rescan_, on_generated_;
   FrameTeacher teacher_;
   TakenWords taken_words_;
-  static constexpr std::size_t kMaxNamed = std::size_t{1} << 17;
-  std::unordered_map<std::uint64_t, std::uint32_t> named_;  // what name_late() found
-  std::uint64_t named_window_ = 0, named_changes_ = 0;      // for which these count
+  WindowCache<std::uint32_t> named_;  // what name_late() found
   LateSamples late_;
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};

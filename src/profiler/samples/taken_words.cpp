@@ -52,35 +52,34 @@ class TakenFrame final : public Memory {
 
 }  // namespace
 
-std::uint64_t TakenWords::function_of(std::uint64_t frame, std::span<const std::uint64_t> words,
+std::uint64_t TakenWords::function_of(std::uint64_t time, std::uint64_t frame, std::span<const std::uint64_t> words,
                                       const FrameTeacher::Pupil& process, FrameTeacher& teacher) {
   const wl_learned* lesson = teacher.lesson(process, frame);
   if (lesson == nullptr || lesson->taken_count != words.size()) return 0;
   std::uint64_t key = mix(mix(process.epoch, process.tgid), frame);
   for (std::size_t i = 0; i < words.size(); ++i)
     if ((lesson->taken[i].flags & WL_TAKEN_SILENT) == 0) key = mix(key, words[i]);
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  auto& answers = known_.at(time);
+  if (const auto known = answers.find(key); known != answers.end()) return known->second;
   const std::uint64_t address = lookup_address(frame);
   const Mapping* mapping = process.maps.find(address);
   const auto* code = mapping != nullptr ? process.maps.published_of(*mapping) : nullptr;
   if (code == nullptr) return 0;
   const TakenFrame taken({lesson->taken, words.size()}, words, code_address(frame));
   const std::uint64_t function = (*code)->frame_function(address, taken.registers(), taken);
-  if (function != 0) known_.emplace(key, function);
+  if (function != 0) answers.emplace(key, function);
   return function;
 }
 
 std::vector<std::uint64_t> TakenWords::functions(const Stack& stack, const FrameTeacher::Pupil& process,
                                                  FrameTeacher& teacher) {
-  const std::uint64_t window = stack.time >> WL_LEARNED_WINDOW_SHIFT;
-  if (window != window_ || known_.size() >= kMaxKnown) known_.clear();
-  window_ = window;
   std::vector<std::uint64_t> functions;
   for (std::span<const std::uint64_t> words = stack.words; !words.empty();) {
     const auto head = std::bit_cast<wl_taken_head>(words.front());
     words = words.subspan(1);
     if (head.frame >= stack.frames.size() || head.count > words.size()) break;
-    const std::uint64_t function = function_of(stack.frames[head.frame], words.first(head.count), process, teacher);
+    const std::uint64_t function =
+        function_of(stack.time, stack.frames[head.frame], words.first(head.count), process, teacher);
     if (function != 0) {
       functions.resize(stack.frames.size());
       functions[head.frame] = function;

@@ -2,21 +2,18 @@
 // runs in a frame (windlass_learned_layout.h).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "profiler/samples/frame_teacher.h"
+#include "profiler/samples/window_cache.h"
 
 namespace windlass::profiler {
 
 // One thread only.
 class TakenWords {
  public:
-  static constexpr std::size_t kMaxKnown = std::size_t{1} << 17;
-
   // A stack event's parts.
   struct Stack {
     std::uint64_t time = 0;  // CLOCK_MONOTONIC, ns
@@ -29,11 +26,10 @@ class TakenWords {
                                                      FrameTeacher& teacher);
 
  private:
-  [[nodiscard]] std::uint64_t function_of(std::uint64_t frame, std::span<const std::uint64_t> words,
+  [[nodiscard]] std::uint64_t function_of(std::uint64_t time, std::uint64_t frame, std::span<const std::uint64_t> words,
                                           const FrameTeacher::Pupil& process, FrameTeacher& teacher);
 
-  std::unordered_map<std::uint64_t, std::uint64_t> known_;  // by all that tells frames apart
-  std::uint64_t window_ = 0;                                // the time that they are known for
+  WindowCache<std::uint64_t> known_;  // by all that tells frames apart
 };
 
 }  // namespace windlass::profiler
