@@ -6,7 +6,7 @@
 
 #include "base/registers.h"
 #include "formats/dwarf/expression.h"
-#include "rows/target_memory.h"
+#include "base/target_memory.h"
 #include "windlass/frame_row.h"
 #include "windlass/walk.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "formats/dwarf/encode.h"
-#include "rows/assembly_text.h"
+#include "base/assembly_text.h"
 #include "windlass/format/dwarf.h"
 
 namespace windlass::dwarf {

@@ -7,7 +7,7 @@
 
 #include "formats/winarm64/encode_codes.h"
 #include "formats/winarm64/frame_codes.h"
-#include "rows/assembly_text.h"
+#include "base/assembly_text.h"
 
 namespace windlass::winarm64 {
 namespace {

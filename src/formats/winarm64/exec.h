@@ -6,7 +6,7 @@
 #include "base/registers.h"
 #include "formats/winarm64/frames.h"
 #include "formats/winarm64/read.h"
-#include "rows/target_memory.h"
+#include "base/target_memory.h"
 #include "windlass/registers.h"
 #include "windlass/walk.h"
 

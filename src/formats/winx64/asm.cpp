@@ -4,7 +4,7 @@
 
 #include "formats/winx64/frame_codes.h"
 #include "formats/winx64/registers.h"
-#include "rows/assembly_text.h"
+#include "base/assembly_text.h"
 
 namespace windlass::winx64 {
 namespace {

@@ -15,7 +15,7 @@
 #include "formats/winx64/read.h"
 #include "formats/winx64/registers.h"
 #include "formats/winx64/unwound.h"
-#include "rows/target_memory.h"
+#include "base/target_memory.h"
 #include "windlass/registers.h"
 
 namespace windlass::winx64 {

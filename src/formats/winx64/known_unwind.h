@@ -14,7 +14,7 @@
 
 #include "formats/winx64/registers.h"
 #include "formats/winx64/unwound.h"
-#include "rows/target_memory.h"
+#include "base/target_memory.h"
 
 namespace windlass::winx64 {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "rows/assembly_text.h"
+#include "base/assembly_text.h"
 #include "windlass/format/dwarf.h"
 #include "windlass/format/winarm64.h"
 #include "windlass/format/winx64.h"

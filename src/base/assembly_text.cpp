@@ -1,4 +1,4 @@
-#include "rows/assembly_text.h"
+#include "base/assembly_text.h"
 
 #include <algorithm>
 #include <cstring>
