@@ -73,13 +73,16 @@ pid_t start(const std::vector<std::string>& command) {
 bool running(pid_t pid) { return waitpid(pid, nullptr, WNOHANG) == 0; }
 
 struct Measured {
-  std::uint64_t ns = 0, samples = 0, frames = 0, complete = 0, memo_hits = 0;
+  std::uint64_t ns = 0, samples = 0, frames = 0, complete = 0, memo_hits = 0, followed = 0;
   void print(const char* name) const {
     const double s = samples == 0 ? 1 : static_cast<double>(samples), f = frames == 0 ? 1 : static_cast<double>(frames);
     fmt::print("{:9} {:7} samples  {:6.1f} frames  {:8.0f} ns/sample  {:6.1f} ns/frame  {:6.2f}% complete", name,
                samples, f / s, static_cast<double>(ns) / s, static_cast<double>(ns) / f,
                100 * static_cast<double>(complete) / s);
-    if (memo_hits != 0) fmt::print("  {:5.2f}% memo", 100 * static_cast<double>(memo_hits) / f);
+    if (memo_hits != 0) {
+      fmt::print("  {:5.2f}% memo, {:5.2f}% as the walk before", 100 * static_cast<double>(memo_hits) / f,
+                 100 * static_cast<double>(followed) / f);
+    }
     fmt::print("\n");
   }
 };
@@ -137,6 +140,7 @@ int main(int argc, char** argv) {
     ours.samples += after.samples - before.samples - skipped;
     ours.frames += after.user_frames - before.user_frames;
     ours.memo_hits += after.memo_hits - before.memo_hits;
+    ours.followed += after.followed_frames - before.followed_frames;
     ours.complete += after.ends[WL_END_COMPLETE] - before.ends[WL_END_COMPLETE];
 
     if (!with_peer) continue;

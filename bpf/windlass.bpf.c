@@ -70,17 +70,19 @@ WL_GLOBAL int wl_append_taken(struct wl_scratch* s) {
 }
 
 /* Emits the stack in scratch, or counts it if it was seen before. */
-WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
-  if (!s || !st) return 1;
+WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, const struct wl_trail* trail) {
+  if (!s || !st || !trail) return 1;
   struct wl_unwind* u = &s->unwind;
   __u32 end = u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL;
   __u32 certainty = u->certainty & 3;
   st->ends[end]++;
   st->user_frames += u->frames;
   st->memo_hits += u->memo_hits;
+  st->followed_frames += s->trail.followed;
   if (u->managed_frames) st->managed_stacks++;
   if (u->learned_frames) st->learned_stacks++;
   if (u->learned_frames) u->hash = wl_mix(u->hash, bpf_ktime_get_ns() >> WL_LEARNED_WINDOW_SHIFT);
+  u->hash = wl_mix(u->hash, u->sum.value);
   struct wl_stack_key key = {
       .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
@@ -101,6 +103,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   s->event.certainty = certainty;
   s->event.user_frames = u->frames;
   s->event.interpreted_frames = u->interpreted.count;
+  if (s->trail.followed) wl_take_followed(s, trail);
   wl_append_taken(s);
   __u64 size = sizeof s->event + (u->frames + u->first + 2 * u->interpreted.count + s->event.taken_words) * 8;
   if (size > sizeof s->event + sizeof s->frames) return 1;
@@ -114,13 +117,33 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   return 0;
 }
 
-/* Puts the mapping set to unwind with into u. 0 if none is known, or only a set from before an exec or an unmapping. */
-WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
-  if (!u) return 0;
+/* Does the trail have the process of the current thread? */
+WL_INLINE int wl_has_process(const struct wl_trail* trail, __u32 tgid, __u32 tid) {
+  return trail->tgid == tgid && trail->tid == tid && trail->changes == wl_process_changes;
+}
+
+/* Puts what the maps say of the process into the trail: 0 if no mapping set is known, or only one from before an exec
+ * or an unmapping. */
+WL_GLOBAL int wl_look_up_process(struct wl_trail* trail, __u32 tgid, __u32 tid) {
+  if (!trail) return 0;
+  trail->tgid = 0;
+  if (trail->tid != tid) trail->count = 0;
+  trail->tid = tid;
+  trail->changes = wl_process_changes;
   const struct wl_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process) return 0;
   const __u64* epoch = bpf_map_lookup_elem(&epochs, &tgid);
   if (process->epoch != (epoch ? *epoch : 0)) return 0;
+  trail->process = *process;
+  trail->tgid = tgid;
+  return 1;
+}
+
+/* Puts the mapping set to unwind with into u. 0 if none is known. */
+WL_GLOBAL int wl_use_process(struct wl_unwind* u, struct wl_trail* trail, __u32 tgid, __u32 tid) {
+  if (!u || !trail) return 0;
+  if (!wl_has_process(trail, tgid, tid) && !wl_look_up_process(trail, tgid, tid)) return 0;
+  const struct wl_process* process = &trail->process;
   const unsigned char* chunk = wl_chunk(&u->env, process->maps);
   if (!chunk) return 0;
   __u32 at = wl_offset(process->maps - (sizeof(struct wl_maps_head) >> WL_REF_SHIFT));
@@ -155,6 +178,8 @@ WL_INLINE int wl_wants_raw(__u32 end) {
 WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   if (!u) return 1;
   u->hash = 0x57494e444c415353ull;
+  u->sum.value = 0;
+  u->sum.power = 1;
   u->space = 0;
   u->epoch = 0;
   u->first = 0;
@@ -195,7 +220,7 @@ WL_INLINE void wl_take_leaf(struct wl_scratch* s, __u64 pc) {
   struct wl_unwind* u = &s->unwind;
   __u64 frame = pc | WL_FRAME_EXACT;
   s->frames[u->first & (WL_FRAME_SLOTS - 1)] = frame;
-  u->hash = wl_mix(u->hash, frame);
+  wl_add_frame(&u->sum, frame);
   u->frames = 1;
 }
 
@@ -225,7 +250,8 @@ WL_INLINE int wl_works_for_kernel(const struct task_struct* task) {
 }
 
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
-WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct task_struct* task) {
+WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
+                                 struct task_struct* task) {
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if (wl_works_for_kernel(task) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
@@ -239,9 +265,9 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->thread_pointer = wl_thread_block(task);
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
-  if (wl_use_process(u, s->event.head.tgid)) {
+  if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
     struct wl_memo* m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
-    if (m) wl_walk(s, m);
+    if (m) wl_walk(s, m, trail);
     if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
   /* A thread that begins has nothing on its stack, and the agent knows it by its code. */
@@ -265,12 +291,15 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
   __u32 key = bpf_get_smp_processor_id();
   struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
-  if (!s || !st) return 0;
+  struct wl_trails* t = bpf_map_lookup_elem(&trails, &key);
+  if (!s || !st || !t) return 0;
   s->event.head.cpu = key;
   __u64 ids = wl_current_ids();
+  struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
   key = ids >> 32;
   st->samples++;
-  if ((__u32)ids == 0 || (wl_filter && !bpf_map_lookup_elem(&targets, &key))) {
+  int known = wl_has_process(trail, key, (__u32)ids); /* only targets are kept */
+  if ((__u32)ids == 0 || (wl_filter && !known && !bpf_map_lookup_elem(&targets, &key))) {
     st->idle++;
     return 0;
   }
@@ -278,7 +307,8 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
   s->event.head.tid = (__u32)ids;
   wl_begin_walk(&s->unwind);
   s->taken_words = 0;
+  s->trail.followed = 0;
   wl_take_kernel_stack(ctx, s);
-  if (!wl_take_user_stack(s, st, bpf_get_current_task_btf())) wl_emit_stack(s, st);
+  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf())) wl_emit_stack(s, st, trail);
   return 0;
 }

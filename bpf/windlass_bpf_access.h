@@ -38,6 +38,9 @@ WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) {
   return wl_address_mask;
 }
 
+/* The walk will probably read the stack up to `top`; 0: nobody knows. */
+WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) { env->window.top = top; }
+
 /* Reads the stack from `from` on into the window. Reads much if frames are small, and the last window served several;
  * else only the bytes needed, up to `end`. Returns 1 if that is more than a small window holds, or cannot be read. */
 WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
@@ -46,8 +49,11 @@ WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
   window->base = from;
   window->served = 0;
   if (served >= window->wanted) {
-    window->size = WL_WINDOW_BYTES;
-    if (!bpf_probe_read_user(window->words, WL_WINDOW_BYTES, (const void*)from)) return 0;
+    __u64 bytes = window->top - from;
+    if (window->top <= from) bytes = WL_WINDOW_UNKNOWN;
+    if (bytes > WL_WINDOW_BYTES) bytes = WL_WINDOW_BYTES;
+    window->size = bytes;
+    if (!bpf_probe_read_user(window->words, bytes, (const void*)from)) return 0;
     window->wanted = ~0u; /* the stack's end is near: a read that faults is dear, do not try again */
   }
   if (end - from <= 64) {
@@ -58,24 +64,35 @@ WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
   return 1;
 }
 
-/* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
-WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
-  struct wl_window* window = &env->window;
+/* As wl_read_pair, if both words are in the window; else 1. */
+WL_INLINE int wl_peek_pair(const struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
+  const struct wl_window* window = &env->window;
   __u64 offset = low - window->base; /* huge if below the window */
   __u64 end = high + 8 - window->base;
-  if (offset > window->size || end > window->size || (offset & 7)) {
-    if ((offset & 7) || wl_refill(window, low, high + 8)) {
-      if (bpf_probe_read_user(second, 8, (const void*)high)) return 1;
-      *first = *second;
-      return low != high && bpf_probe_read_user(first, 8, (const void*)low) != 0;
-    }
-    offset = 0;
-    end = high + 8 - low;
-  }
-  window->served++;
-  *first = *(__u64*)((__u8*)window->words + (offset & (WL_WINDOW_BYTES - 8)));
-  *second = *(__u64*)((__u8*)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));
+  if (offset > window->size || end > window->size || (offset & 7)) return 1;
+  *first = *(const __u64*)((const __u8*)window->words + (offset & (WL_WINDOW_BYTES - 8)));
+  *second = *(const __u64*)((const __u8*)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));
   return 0;
+}
+
+/* Brings both words into the window. 1 if it cannot. */
+WL_INLINE int wl_bring_pair(struct wl_env* env, __u64 low, __u64 high) {
+  return wl_refill(&env->window, low, high + 8);
+}
+
+WL_INLINE void wl_note_served(struct wl_env* env, __u32 frames) { env->window.served += frames; }
+
+/* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
+WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
+  if (!wl_peek_pair(env, low, high, first, second) ||
+      (!((low - env->window.base) & 7) && !wl_bring_pair(env, low, high) &&
+       !wl_peek_pair(env, low, high, first, second))) {
+    env->window.served++;
+    return 0;
+  }
+  if (bpf_probe_read_user(second, 8, (const void*)high)) return 1;
+  *first = *second;
+  return low != high && bpf_probe_read_user(first, 8, (const void*)low) != 0;
 }
 
 #endif

@@ -9,10 +9,12 @@
 #include "windlass_cursor.h"
 
 /* A piece of the user stack, read at once: a read through the kernel costs as much as a dozen frames' arithmetic. */
-#define WL_WINDOW_BYTES 2048u
-#define WL_WINDOW_SERVED 2u /* frames a window must have served for the next to be read whole */
+#define WL_WINDOW_BYTES 8192u
+#define WL_WINDOW_UNKNOWN 2048u /* while it is not known how far the stack reaches */
+#define WL_WINDOW_SERVED 2u     /* frames a window must have served for the next to be read whole */
 struct wl_window {
   __u64 base;
+  __u64 top;    /* how far the stack reached at the thread's last sample; 0: not known */
   __u32 size;   /* bytes valid */
   __u32 served; /* frames, since it was filled */
   __u32 wanted; /* how many it must have served for the next to be filled whole */

@@ -22,8 +22,9 @@ struct wl_cpu_stats {
   __u64 raw_bytes;
   __u64 user_frames;
   __u64 memo_hits;
-  __u64 managed_stacks; /* with frames that were left by a code manager's rows */
-  __u64 learned_stacks; /* with frames that were left as was learned from the agent */
+  __u64 followed_frames; /* of threads' last walks */
+  __u64 managed_stacks;  /* with frames that were left by a code manager's rows */
+  __u64 learned_stacks;  /* with frames that were left as was learned from the agent */
   __u64 lost_process_events;
   __u64 ends[WL_END_COUNT];
 };

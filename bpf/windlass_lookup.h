@@ -126,10 +126,20 @@ WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 
 #define WL_GAP_FROM_BEGIN 1u /* no row covers the address, nor any before it in the page */
 #define WL_GAP_TO_END 2u     /* nor any behind it */
 
+#define WL_PIECE 64u /* Bytes of code, aligned to as many. */
+
+/* How far what was found holds. */
+struct wl_covered {
+  __u32 gap; /* Without a row: WL_GAP_* */
+  __u32
+      bare; /* Nor does any other address in the same 64 KiB have one, the next 64 KiB or the last, and none between. */
+  __u32 piece; /* The row covers the address's whole piece of code. */
+};
+
 /* The arena ref of the rule at `address` (of the module) in the page at `page_ref`. 0 if no row covers the address;
- * then *gap says how far. O(log rows of a 256-byte block). */
-WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address, __u32* gap) {
-  *gap = 0;
+ * then covered->gap says how far. O(log rows of a 256-byte block). */
+WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address,
+                                struct wl_covered* covered) {
   const unsigned char* chunk = wl_chunk(env, page_ref);
   if (!chunk) return 0;
   __u32 base = wl_offset(page_ref);
@@ -167,7 +177,11 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 
   at = rows + low * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
-  __u32 id = *(const __u16*)(chunk + at) & 0xff;
+  __u32 row = *(const __u16*)(chunk + at), next = *(const __u16*)(chunk + at + 2);
+  __u32 id = row & 0xff;
+  __u32 begin = before ? row >> 8 : 0, end = before < count ? next >> 8 : 1u << WL_BLOCK_SHIFT;
+  __u32 piece = low_byte & ~(WL_PIECE - 1);
+  covered->piece = begin <= piece && piece + WL_PIECE <= end && id != WL_RULE_ESCAPE;
   if (id != 0 && id != WL_RULE_ESCAPE) return palette + id * (__u32)(sizeof(struct wl_rule) >> WL_REF_SHIFT);
 
   at = base + (WL_BLOCKS - 1) * 2;
@@ -175,7 +189,7 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 
   WL_OPAQUE(at);
   __u32 row_count = (__u32) * (const __u16*)(chunk + at) + 1;
   if (id == 0) { /* palette index 0: no row */
-    *gap = (low == 0 ? WL_GAP_FROM_BEGIN : 0) | (low + 1 == row_count ? WL_GAP_TO_END : 0);
+    covered->gap = (low == 0 ? WL_GAP_FROM_BEGIN : 0) | (low + 1 == row_count ? WL_GAP_TO_END : 0);
     return 0;
   }
   return wl_find_escape(chunk, (rows + row_count * 2 + 7) & ~7u, (__u32)address & 0xffff);
@@ -192,19 +206,18 @@ WL_INLINE __u32 wl_page_ref(const struct wl_env* env, const struct wl_module* mo
   return *(const __u32*)(chunk + at);
 }
 
-/* The arena ref of the rule at `address` (of the module); 0 if no row covers the address. *bare: nor any other address
- * in the same 64 KiB, the next 64 KiB or the last, and none between. */
-WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address, __u32* bare) {
+/* The arena ref of the rule at `address` (of the module); 0 if no row covers the address. */
+WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address,
+                                 struct wl_covered* covered) {
   __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
-  *bare = 0;
+  covered->gap = covered->bare = covered->piece = 0;
   __u32 page_ref = wl_page_ref(env, module, page);
   if (page_ref == ~0u) return 0;
-  *bare = page_ref == 0;
+  covered->bare = page_ref == 0;
   if (page_ref == 0) return 0;
-  __u32 gap = 0;
-  __u32 ref = wl_find_in_page(env, page_ref, module->palette, address, &gap);
-  if (gap & WL_GAP_TO_END) *bare = wl_page_ref(env, module, page + 1) == 0;
-  if ((gap & WL_GAP_FROM_BEGIN) && !*bare) *bare = wl_page_ref(env, module, page - 1) == 0;
+  __u32 ref = wl_find_in_page(env, page_ref, module->palette, address, covered);
+  if (covered->gap & WL_GAP_TO_END) covered->bare = wl_page_ref(env, module, page + 1) == 0;
+  if ((covered->gap & WL_GAP_FROM_BEGIN) && !covered->bare) covered->bare = wl_page_ref(env, module, page - 1) == 0;
   return ref;
 }
 
@@ -221,6 +234,7 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->generated = WL_GENERATED_NOW;
   u->managed = 0;
   u->learns = 0;
+  u->piece = 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
   if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->table;
@@ -239,9 +253,11 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->generated = 0;
   if (module->state != WL_MODULE_READY) return WL_CONTINUE;
   u->x_reg = module->x_reg;
-  __u32 bare = 0;
-  u->ref = wl_find_rule_ref(&u->env, module, pc - mapping->bias, &bare);
-  u->generated = bare ? WL_GENERATED_AHEAD : 0;
+  struct wl_covered covered;
+  u->ref = wl_find_rule_ref(&u->env, module, pc - mapping->bias, &covered);
+  u->generated = covered.bare ? WL_GENERATED_AHEAD : 0;
+  u->piece = covered.piece && (mapping->bias & (WL_PIECE - 1)) == 0 && pc - (pc & (WL_PIECE - 1)) >= mapping->begin &&
+             (pc | (WL_PIECE - 1)) < mapping->end;
   return WL_CONTINUE;
 }
 

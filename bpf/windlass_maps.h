@@ -43,6 +43,10 @@ struct {
 } modules SEC(".maps");
 
 /* Preallocated: programs of type perf_event may use no other hash on older kernels, and memory stays bounded. */
+/* Counts the changes of `processes`, `epochs` and `targets` that a process known before may notice. Who changes these
+ * maps, kernel side or agent, counts afterwards. So what was looked up holds until the count changes. */
+__u64 wl_process_changes = 0;
+
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
@@ -105,6 +109,13 @@ struct {
   __type(key, __u32);
   __type(value, struct wl_memo);
 } memo SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_trails);
+} trails SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);

@@ -2,7 +2,7 @@
  *
  * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user
  * address, 48 on x86-64 and 52 on AArch64, all 32 of the space, and a space is never used twice), so an entry is never
- * stale and never a near miss.
+ * stale and never a near miss. If one row covers a whole piece of code (WL_PIECE), the entry is that of the piece.
  *
  *   tag    address bits 0-47 : 48, space bits 0-15 : 16
  *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
@@ -11,16 +11,20 @@
  *                           : same; x same
  *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
+ *            WL_MEMO_END    the frame has no caller
  *          on top: space bits 16-31 : 16; AArch64 also address bits 48-51 : 4
  */
 #ifndef WINDLASS_MEMO_H
 #define WINDLASS_MEMO_H
 
+#include "windlass_lookup.h"
 #include "windlass_memo_entry.h"
 #include "windlass_step.h"
 
 #define WL_MEMO_PLAIN 1u
 #define WL_MEMO_REF 2u
+#define WL_MEMO_KIND 3u
+#define WL_MEMO_END 0u
 #define WL_MEMO_BASE_FP 4u
 #define WL_MEMO_FP_SAVED 8u
 #define WL_MEMO_XREG_SHIFT 4
@@ -51,6 +55,23 @@ WL_INLINE __u32 wl_memo_slot(__u32 space, __u64 address) {
   return (__u32)(((address ^ ((__u64)space << 20)) * 0x9e3779b97f4a7c15ull) >> 51) & (WL_MEMO_ENTRIES - 1);
 }
 
+/* Entries for a whole piece of code have the piece's address, and a space that no process has. */
+#define WL_MEMO_OF_PIECE 0x80000000u
+
+struct wl_memo_place {
+  __u32 space;
+  __u64 address;
+};
+
+WL_INLINE struct wl_memo_place wl_place_in_memo(__u32 space, __u64 pc, __u32 piece) {
+  struct wl_memo_place place = {space, pc};
+  if (piece) {
+    place.space |= WL_MEMO_OF_PIECE;
+    place.address &= ~(__u64)(WL_PIECE - 1);
+  }
+  return place;
+}
+
 WL_INLINE int wl_memo_fits(__s32 offset, __u32 bits) {
   __s32 scaled = offset >> 3;
   return (offset & 7) == 0 && scaled >= -(1 << (bits - 1)) && scaled < (1 << (bits - 1));
@@ -71,6 +92,8 @@ WL_INLINE int wl_memo_saves_plainly(const struct wl_rule* rule) {
 WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule* rule, __u32 ref, __u32 x_reg) {
   __u64 value = (wl_memo_key(space, address) << WL_MEMO_KEY_SHIFT) |
                 ((__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
+  if (rule->cfa_kind != WL_CFA_NONE && rule->cfa_kind != WL_CFA_UNSUPPORTED && rule->ra_kind == WL_REG_UNDEFINED)
+    return value | WL_MEMO_END;
   int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_SP || rule->cfa_reg == WL_FP) &&
               wl_memo_saves_plainly(rule) && (rule->x_kind == WL_REG_SAME || x_reg >= WL_EXTRA_REGISTERS) &&
               wl_memo_fits(rule->cfa_offset, WL_MEMO_CFA_BITS) &&
@@ -90,6 +113,20 @@ WL_INLINE int wl_memo_hit(const struct wl_memo_entry* entry, __u32 space, __u64 
   return entry->tag == wl_memo_tag(space, address) && entry->value >> WL_MEMO_KEY_SHIFT == wl_memo_key(space, address);
 }
 
+/* The entry of the pc or of its piece, whichever is known (*hit). Sampled code may be anywhere in a function, so its
+ * piece is asked first. Return addresses come again and again, so these are asked first. */
+WL_INLINE const struct wl_memo_entry* wl_memo_find(const struct wl_memo* memo, __u32 space, __u64 pc, __u32 exact,
+                                                   int* hit) {
+  struct wl_memo_place place = wl_place_in_memo(space, pc, exact);
+  const struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(place.space, place.address)];
+  *hit = wl_memo_hit(entry, place.space, place.address);
+  if (*hit) return entry;
+  place = wl_place_in_memo(space, pc, !exact);
+  entry = &memo->entries[wl_memo_slot(place.space, place.address)];
+  *hit = wl_memo_hit(entry, place.space, place.address);
+  return entry;
+}
+
 WL_INLINE __s64 wl_memo_cfa_offset(__u64 value) {
   return (__s64)(value << (64 - WL_MEMO_CFA_SHIFT - WL_MEMO_CFA_BITS)) >> (64 - WL_MEMO_CFA_BITS) << 3;
 }
@@ -97,6 +134,9 @@ WL_INLINE __s64 wl_memo_cfa_offset(__u64 value) {
 WL_INLINE __s64 wl_memo_fp_offset(__u64 value) {
   return (__s64)(value << (64 - WL_MEMO_FP_SHIFT - WL_MEMO_FP_BITS)) >> (64 - WL_MEMO_FP_BITS) << 3;
 }
+
+/* Where the rule loads fp, counted from the CFA; 0: fp stays. */
+WL_INLINE __s32 wl_memo_saved(__u64 value) { return value & WL_MEMO_FP_SAVED ? (__s32)wl_memo_fp_offset(value) : 0; }
 
 WL_INLINE __u32 wl_memo_ref(__u64 value) { return (__u32)(value >> WL_MEMO_CFA_SHIFT); }
 

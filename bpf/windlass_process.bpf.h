@@ -34,6 +34,8 @@ WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 addres
 
 WL_INLINE int wl_is_target(__u32 tgid) { return !wl_filter || bpf_map_lookup_elem(&targets, &tgid); }
 
+WL_INLINE void wl_count_change(void) { __sync_fetch_and_add(&wl_process_changes, 1); }
+
 /* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(windlass_fork, struct task_struct* parent, struct task_struct* child) {
@@ -66,6 +68,7 @@ int BPF_PROG(windlass_exec, struct task_struct* task) {
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
   bpf_map_delete_elem(&processes, &tgid);
+  wl_count_change();
   wl_emit_process(WL_EVENT_EXEC, tgid, epoch, 0, 0);
   return 0;
 }
@@ -80,6 +83,7 @@ int BPF_PROG(windlass_exit, struct task_struct* task) {
   bpf_map_delete_elem(&processes, &tgid);
   bpf_map_delete_elem(&epochs, &tgid);
   if (wl_filter) bpf_map_delete_elem(&targets, &tgid);
+  wl_count_change(); /* the number may come again */
   wl_emit_process(WL_EVENT_EXIT, tgid, epoch, 0, 0);
   return 0;
 }
@@ -88,6 +92,7 @@ int BPF_PROG(windlass_exit, struct task_struct* task) {
 WL_INLINE void wl_replaced(__u32 tgid, __u64 address, __u64 length) {
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
+  wl_count_change();
   wl_emit_process(WL_EVENT_UNMAP, tgid, epoch, address, length);
 }
 

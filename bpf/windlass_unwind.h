@@ -16,6 +16,7 @@
 #include "windlass_learned_layout.h"
 #include "windlass_process_layout.h"
 #include "windlass_table_layout.h"
+#include "windlass_trail_layout.h"
 
 WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
@@ -118,6 +119,12 @@ struct wl_interpreted {
   struct wl_known_thread known[WL_KNOWN_THREADS]; /* Outlive the sample. */
 };
 
+/* A sum over the frames of a stack (windlass_trail.h). */
+struct wl_sum {
+  __u64 value;
+  __u64 power; /* Of the factor, for the next frame. */
+};
+
 struct wl_unwind {
   struct wl_env env;
   struct wl_cursor cursor;
@@ -134,13 +141,17 @@ struct wl_unwind {
   __u32 x_reg;     /* The extra register of the module's rules, or WL_NO_XREG. */
   __u32 generated; /* Without a rule: WL_GENERATED_NOW, WL_GENERATED_AHEAD, or 0: not generated. */
   __u32 learns;    /* Without a rule: one may have been learned from the agent. */
+  __u32 piece;     /* The rule holds for the whole piece of code (WL_PIECE) around the pc. */
+  __u32 looked_up; /* The rule was not in the memo. */
   __u64 managed;   /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
   struct wl_rule rule; /* Of managed code. */
+  __u64 plain;         /* The rule of the last step as the memo has it, if that is a plain one; 0: it is not. */
   /* The walk. */
-  __u64 hash;   /* Of the frames so far. */
-  __u32 first;  /* Index of the first user frame in wl_scratch.frames. */
-  __u32 frames; /* User frames so far. */
+  __u64 hash;        /* Of the kernel's frames, and of what else tells stacks apart. */
+  struct wl_sum sum; /* Of the user frames so far. */
+  __u32 first;       /* Index of the first user frame in wl_scratch.frames. */
+  __u32 frames;      /* User frames so far. */
   __u32 frame_limit;
   __u32 memo_hits;
   __u32 managed_frames;           /* Left by a code manager's rows. */
@@ -175,6 +186,7 @@ struct wl_scratch {
   /* Of all frames that have any, a wl_taken_head and the words. */
   __u64 taken_words;
   __u64 taken[WL_MAX_TAKEN_WORDS];
+  struct wl_trail_walk trail;
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };

@@ -51,4 +51,26 @@ WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* fir
   return low != high && wl_read(env, first, 8, low);
 }
 
+/* User code has no window of the stack: all words are at hand. */
+WL_INLINE int wl_peek_pair(const struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
+  return wl_read_pair((struct wl_env*)env, low, high, first, second);
+}
+
+WL_INLINE int wl_bring_pair(struct wl_env* env, __u64 low, __u64 high) {
+  (void)env;
+  (void)low;
+  (void)high;
+  return 1;
+}
+
+WL_INLINE void wl_note_served(struct wl_env* env, __u32 frames) {
+  (void)env;
+  (void)frames;
+}
+
+WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) {
+  (void)env;
+  (void)top;
+}
+
 #endif

@@ -10,6 +10,7 @@
 #include "windlass_lookup.h"
 #include "windlass_managed.h"
 #include "windlass_memo.h"
+#include "windlass_trail.h"
 #ifdef WL_TARGET_A64
 #include "windlass_code_a64.h"
 #else
@@ -17,13 +18,18 @@
 #include "windlass_wine.h"
 #endif
 
-/* The rule at u->ref applied, and remembered in `entry`. */
-WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo_entry* entry, __u64 pc) {
+/* The rule at u->ref applied, and remembered if it was looked up. */
+WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo* memo, __u64 pc) {
   const unsigned char* chunk = wl_chunk(&u->env, u->ref);
   if (!chunk) return WL_END_INTERNAL;
   const struct wl_rule* rule = (const struct wl_rule*)(chunk + wl_offset(u->ref));
-  entry->tag = wl_memo_tag(u->space, pc);
-  entry->value = wl_memo_value(u->space, pc, rule, u->ref, u->x_reg);
+  if (u->looked_up) {
+    struct wl_memo_place place = wl_place_in_memo(u->space, pc, u->piece);
+    struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(place.space, place.address)];
+    entry->tag = wl_memo_tag(place.space, place.address);
+    entry->value = wl_memo_value(place.space, place.address, rule, u->ref, u->x_reg);
+    if (entry->value & WL_MEMO_PLAIN) u->plain = entry->value;
+  }
   return wl_apply(u, (struct wl_rule*)rule, u->x_reg, pc);
 }
 
@@ -43,13 +49,21 @@ WL_GLOBAL int wl_step_managed(struct wl_unwind* u, __u64 pc) {
  * by its instructions. Returns WL_CONTINUE with the caller in the cursor, or the wl_end. */
 WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   if (!u || !memo) return WL_END_INTERNAL;
+  u->plain = 0;
   __u64 pc = wl_lookup_pc(&u->cursor);
-  struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(u->space, pc)];
-  if (wl_memo_hit(entry, u->space, pc) && (entry->value & WL_MEMO_REF)) {
+  int hit;
+  const struct wl_memo_entry* entry = wl_memo_find(memo, u->space, pc, u->cursor.exact, &hit);
+  u->looked_up = 0;
+  if (hit && (entry->value & WL_MEMO_KIND) == WL_MEMO_END) {
+    u->memo_hits++;
+    return WL_END_COMPLETE;
+  }
+  if (hit && (entry->value & WL_MEMO_REF)) {
     u->memo_hits++;
     u->ref = wl_memo_ref(entry->value);
     u->x_reg = wl_memo_xreg(entry->value);
   } else {
+    u->looked_up = 1;
     int status = wl_find_rule(u, pc);
 #ifdef WL_TARGET_A64
     /* A handler returns to the first instruction of the trampoline, which may be the first of its mapping. */
@@ -64,14 +78,13 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   }
   if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);
   if (u->ref == 0) return u->managed ? wl_step_managed(u, pc) : wl_step_code(u);
-  return wl_step_by_rule(u, entry, pc);
+  return wl_step_by_rule(u, memo, pc);
 }
 
 #define WL_FRAMES_A_ROUND 8
-#define WL_NEEDS_STEP ((int)WL_END_COUNT + 1)
 
-/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory. WL_NEEDS_STEP at a
- * frame that needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
+/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory; fewer if the trail is
+ * near. WL_NEEDS_STEP at a frame that needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
 WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   if (!s || !memo) return WL_END_INTERNAL;
   struct wl_unwind* u = &s->unwind;
@@ -83,34 +96,39 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
       .valid = cursor->valid,
       .exact = cursor->exact,
   };
-  __u64 hash = u->hash;
+  struct wl_sum sum = u->sum;
+  __u64 next_sp = s->trail.phase == WL_TRAIL_SOUGHT ? s->trail.next_sp : WL_NEVER_SP;
   __u32 n = u->frames;
   int status = WL_CONTINUE;
   __u32 i;
   for (i = 0; i < WL_FRAMES_A_ROUND; i++) {
+    if (fast.sp >= next_sp) break;
     if (n >= u->frame_limit) {
       status = WL_END_DEPTH;
       break;
     }
-    __u64 frame = fast.pc | (__u64)fast.exact << 63;
+    __u64 frame = wl_frame_of(fast.pc, fast.exact);
     __u64 pc = fast.pc - 1 + fast.exact;
     s->frames[(u->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
-    hash = wl_mix(hash, frame);
+    wl_add_frame(&sum, frame);
     n++;
-    struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(u->space, pc)];
-    if (!wl_memo_hit(entry, u->space, pc) || !(entry->value & WL_MEMO_PLAIN)) {
+    int hit;
+    const struct wl_memo_entry* entry = wl_memo_find(memo, u->space, pc, fast.exact, &hit);
+    __u64 value = entry->value;
+    if (!hit || !(value & WL_MEMO_PLAIN)) {
       status = WL_NEEDS_STEP;
       break;
     }
-    status = wl_apply_plain(u, &fast, entry->value);
+    status = wl_apply_plain(u, &fast, value);
     if (status != WL_CONTINUE) break;
+    wl_note_fresh(&s->trail, fast.pc, fast.sp, fast.fp, fast.valid, value);
   }
   cursor->regs[WL_PC] = fast.pc;
   cursor->regs[WL_SP] = fast.sp;
   cursor->regs[WL_FP] = fast.fp;
   cursor->valid = fast.valid;
   cursor->exact = fast.exact;
-  u->hash = hash;
+  u->sum = sum;
   u->frames = n;
   u->memo_hits += i;
   return status;
@@ -119,15 +137,18 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
 /* Runs many steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
  * loop in a function of its own makes two short loops. Returns 0 while there is a caller; else u->end says why not. */
 #define WL_ROUNDS_A_RUN 64
-#define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN) /* a round is one frame or more */
+/* A round is one frame or more, or a look for the trail. */
+#define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_TRAIL_LOOKS + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN)
 
-WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
-  if (!s || !memo) return 1;
+WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
+  if (!s || !memo || !trail) return 1;
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
-    int status = wl_walk_round(s, memo);
+    int status = wl_is_near_trail(s) ? wl_trail_round(s, trail) : wl_walk_round(s, memo);
     if (status == WL_NEEDS_STEP) {
+      __u64 sp = s->unwind.cursor.regs[WL_SP];
       status = wl_step(&s->unwind, memo);
       if (s->unwind.taken_count && wl_keep_words(s)) status = WL_END_NO_ROW;
+      if (status == WL_CONTINUE) wl_note_step(s, trail, sp);
     }
     /* The code that runs at the kernel's initial sp has no caller: the arguments of the program lie there (psABI figure
      * 3.9). */
@@ -141,11 +162,13 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
   return 0;
 }
 
-/* Unwinds the stack from the cursor to its end, u->end. */
-WL_INLINE void wl_walk(struct wl_scratch* s, struct wl_memo* memo) {
+/* Unwinds the stack from the cursor to its end, u->end. `trail` is the thread's last walk, and becomes this one. */
+WL_INLINE void wl_walk(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
+  wl_begin_trail(s, trail);
   for (int i = 0; i < (int)WL_RUNS; i++) {
-    if (wl_walk_run(s, memo)) break;
+    if (wl_walk_run(s, memo, trail)) break;
   }
+  wl_keep_trail(s, trail);
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/registers.h"
-#include "formats/dwarf/expression.h"
 #include "base/target_memory.h"
+#include "formats/dwarf/expression.h"
 #include "windlass/frame_row.h"
 #include "windlass/walk.h"
 

@@ -74,8 +74,9 @@ class A64Unwinder {
     const int status = wl_step(unwind_.get(), memo_.get());
     at = unwind_->cursor;
     const std::uint64_t pc = wl_lookup_pc(&before);
-    const wl_memo_entry& entry = memo_->entries[wl_memo_slot(unwind_->space, pc)];
-    if (!wl_memo_hit(&entry, unwind_->space, pc) || (entry.value & WL_MEMO_PLAIN) == 0) return status;
+    int hit = 0;
+    const wl_memo_entry& entry = *wl_memo_find(memo_.get(), unwind_->space, pc, before.exact, &hit);
+    if (hit == 0 || (entry.value & WL_MEMO_PLAIN) == 0) return status;
     ++plain_steps_;
     unwind_->cursor = before;
     wl_fast fast{before.regs[WL_PC], before.regs[WL_SP], before.regs[WL_FP], before.valid, before.exact};

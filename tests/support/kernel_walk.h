@@ -69,7 +69,9 @@ class KernelWalk {
     scratch_->taken_words = 0;
     unwind.next_stack = 0;
     unwind.other_stack.there = unwind.held.there = 0;
-    wl_walk(scratch_.get(), memo_.get());
+    unwind.sum = {0, 1};
+    wl_walk(scratch_.get(), memo_.get(), trail_.get());
+    wl_take_followed(scratch_.get(), trail_.get());
     frames.assign(scratch_->frames, scratch_->frames + unwind.frames);
     return static_cast<std::uint8_t>(unwind.end);
   }
@@ -135,6 +137,7 @@ class KernelWalk {
   std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> learned_;  // by pc and kind
   std::unique_ptr<wl_scratch> scratch_ = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo_ = std::make_unique<wl_memo>();
+  std::unique_ptr<wl_trail> trail_ = std::make_unique<wl_trail>();
 };
 
 }  // namespace windlass::test

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "formats/dwarf/encode.h"
 #include "base/assembly_text.h"
+#include "formats/dwarf/encode.h"
 #include "windlass/format/dwarf.h"
 
 namespace windlass::dwarf {

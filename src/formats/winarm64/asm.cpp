@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "base/assembly_text.h"
 #include "formats/winarm64/encode_codes.h"
 #include "formats/winarm64/frame_codes.h"
-#include "base/assembly_text.h"
 
 namespace windlass::winarm64 {
 namespace {

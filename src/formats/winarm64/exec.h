@@ -4,9 +4,9 @@
 #pragma once
 
 #include "base/registers.h"
+#include "base/target_memory.h"
 #include "formats/winarm64/frames.h"
 #include "formats/winarm64/read.h"
-#include "base/target_memory.h"
 #include "windlass/registers.h"
 #include "windlass/walk.h"
 

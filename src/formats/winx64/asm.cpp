@@ -2,9 +2,9 @@
 // binutils and LLVM read them.
 #include <fmt/format.h>
 
+#include "base/assembly_text.h"
 #include "formats/winx64/frame_codes.h"
 #include "formats/winx64/registers.h"
-#include "base/assembly_text.h"
 
 namespace windlass::winx64 {
 namespace {

@@ -9,13 +9,13 @@
 #include <cstring>
 #include <optional>
 
+#include "base/target_memory.h"
 #include "base/x86_64_call.h"
 #include "formats/winx64/epilogue.h"
 #include "formats/winx64/known_unwind.h"
 #include "formats/winx64/read.h"
 #include "formats/winx64/registers.h"
 #include "formats/winx64/unwound.h"
-#include "base/target_memory.h"
 #include "windlass/registers.h"
 
 namespace windlass::winx64 {

@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/target_memory.h"
 #include "formats/winx64/registers.h"
 #include "formats/winx64/unwound.h"
-#include "base/target_memory.h"
 
 namespace windlass::winx64 {
 

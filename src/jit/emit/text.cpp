@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/utf8.h"
 #include "base/assembly_text.h"
+#include "base/utf8.h"
 #include "windlass/format/dwarf.h"
 #include "windlass/format/winarm64.h"
 #include "windlass/format/winx64.h"

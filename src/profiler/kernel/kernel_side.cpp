@@ -75,13 +75,21 @@ class MappedArray {
   std::size_t bytes_ = 0, count_ = 0;
 };
 
+// After a change of what the maps say of processes (wl_process_changes).
+void count_change(__u64& changes) { std::atomic_ref(changes).fetch_add(1, std::memory_order_release); }
+
 class BpfProcessEntries final : public ProcessEntries {
  public:
-  explicit BpfProcessEntries(int map) : map_(map) {}
+  BpfProcessEntries(int map, __u64& changes) : map_(map), changes_(changes) {}
   int update(std::uint32_t tgid, const wl_process& process) override {
-    return -bpf_map_update_elem(map_, &tgid, &process, BPF_ANY);
+    const int error = bpf_map_update_elem(map_, &tgid, &process, BPF_ANY);
+    count_change(changes_);
+    return -error;
   }
-  void erase(std::uint32_t tgid) override { bpf_map_delete_elem(map_, &tgid); }
+  void erase(std::uint32_t tgid) override {
+    bpf_map_delete_elem(map_, &tgid);
+    count_change(changes_);
+  }
   std::unordered_set<std::uint32_t> spaces() override {
     std::unordered_set<std::uint32_t> spaces;
     std::uint32_t key = 0, next = 0;
@@ -98,6 +106,7 @@ class BpfProcessEntries final : public ProcessEntries {
 
  private:
   int map_;
+  __u64& changes_;
 };
 
 // The loaded programs and their maps; what each part of them is for has a class of its own.
@@ -163,7 +172,8 @@ KernelSideImpl::~KernelSideImpl() {
 void KernelSideImpl::size_maps() {
   auto& maps = skeleton_->maps;
   const auto cpus = static_cast<std::uint32_t>(cpus_);
-  for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.stats}) bpf_map__set_max_entries(map, cpus);
+  for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.trails, maps.stats})
+    bpf_map__set_max_entries(map, cpus);
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
   bpf_map__set_max_entries(maps.events, std::bit_ceil(std::clamp(options_.ring_bytes, 256 * 1024U, 1U << 30) | page));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
@@ -191,7 +201,7 @@ std::expected<void, SystemError> KernelSideImpl::open_arena() {
     return std::unexpected(explain_memory_error(
         Error{ErrorCode::kSystem, "mapping the statistics", 0, static_cast<std::uint64_t>(errno)}));
   modules_.emplace(module_list_.items(), *arena_, skeleton_->bss->wl_go_way);
-  processes_.emplace(bpf_map__fd(maps.processes));
+  processes_.emplace(bpf_map__fd(maps.processes), skeleton_->bss->wl_process_changes);
   sets_.emplace(*processes_, *modules_, *arena_);
   return {};
 }
@@ -302,6 +312,7 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.raw_bytes += one.raw_bytes;
     sum.user_frames += one.user_frames;
     sum.memo_hits += one.memo_hits;
+    sum.followed_frames += one.followed_frames;
     sum.managed_stacks += one.managed_stacks;
     sum.learned_stacks += one.learned_stacks;
     sum.lost_process_events += one.lost_process_events;

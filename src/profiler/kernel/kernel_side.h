@@ -64,6 +64,7 @@ struct KernelSideStats {
   std::uint64_t raw_bytes = 0;
   std::uint64_t user_frames = 0;
   std::uint64_t memo_hits = 0;
+  std::uint64_t followed_frames = 0;      // of threads' last walks
   std::uint64_t managed_stacks = 0;       // with frames that were left by a code manager's rows
   std::uint64_t learned_stacks = 0;       // with frames that were left as the agent has taught
   std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for

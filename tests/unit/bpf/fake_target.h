@@ -94,8 +94,10 @@ class FakeTarget {
     unwind.learned_frames = unwind.taken_count = 0;
     unwind.table.address = 0;
     unwind.hash = 0;
-    unwind.frame_limit = 64;
-    wl_walk(scratch.get(), memo.get());
+    unwind.sum = {0, 1};
+    unwind.frame_limit = frame_limit;
+    wl_walk(scratch.get(), memo.get(), &trail);
+    wl_take_followed(scratch.get(), &trail);
     return {scratch->frames, scratch->frames + unwind.frames};
   }
 
@@ -128,6 +130,8 @@ class FakeTarget {
   std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> lessons;  // by pc and kind
   std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo = std::make_unique<wl_memo>();
+  wl_trail trail{};  // of the thread
+  std::uint32_t frame_limit = 64;
   wl_env& env = scratch->unwind.env;
   std::uint32_t maps = 0, count = 0;
   unsigned reads = 0;

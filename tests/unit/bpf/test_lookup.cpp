@@ -17,9 +17,20 @@ using testing::FakeTarget;
 
 const wl_rule& rule_at(const FakeTarget& target, const wl_module& module, std::uint64_t address) {
   static const wl_rule none{};
-  std::uint32_t bare = 0;
-  const std::uint32_t ref = wl_find_rule_ref(&target.env, &module, address, &bare);
+  wl_covered covered;
+  const std::uint32_t ref = wl_find_rule_ref(&target.env, &module, address, &covered);
   return ref == 0 ? none : *reinterpret_cast<const wl_rule*>(target.arena->at(ref));
+}
+
+// Where one row is said to cover a whole piece of code, it does.
+void expect_one_rule(const FakeTarget& target, const wl_module& module, std::uint64_t address, std::size_t& pieces) {
+  wl_covered covered;
+  const std::uint32_t ref = wl_find_rule_ref(&target.env, &module, address, &covered);
+  if (covered.piece == 0) return;
+  ++pieces;
+  const std::uint64_t begin = address & ~std::uint64_t{WL_PIECE - 1};
+  for (std::uint64_t other = begin; other < begin + WL_PIECE; ++other)
+    ASSERT_EQ(wl_find_rule_ref(&target.env, &module, other, &covered), ref) << std::hex << other;
 }
 
 // The table itself is compared with readelf elsewhere; here the search is compared with the table.
@@ -35,17 +46,19 @@ void expect_agreement(const char* path) {
   auto placed = table::load_table(*table, *target.arena);
   ASSERT_TRUE(placed.has_value());
   std::mt19937_64 random(7);
-  std::size_t checked = 0;
+  std::size_t checked = 0, pieces = 0;
   for (const image::ExecutableSegment& segment : image->executable_segments()) {
     const std::uint64_t begin = segment.vaddr < 4096 ? 0 : segment.vaddr - 4096;
     for (std::uint64_t address = begin; address < segment.vaddr + segment.memsz + 4096; address += random() % 24) {
       const wl_rule& expected = table->find(address);
       const wl_rule& found = rule_at(target, placed->module, address);
       ASSERT_EQ(std::memcmp(&expected, &found, sizeof found), 0) << path << " at " << std::hex << address;
+      ASSERT_NO_FATAL_FAILURE(expect_one_rule(target, placed->module, address, pieces));
       ++checked;
     }
   }
   EXPECT_GT(checked, 100U);
+  EXPECT_GT(pieces, checked / 4);
   EXPECT_EQ(&rule_at(target, placed->module, 0xffff'ffff'ffff'ffff), &rule_at(target, wl_module{}, 0));
 }
 
@@ -71,10 +84,10 @@ TEST(Lookup, BareCodeReachesToTheNextRow) {
   const auto placed = table::load_table(*table, *target.arena);
   ASSERT_TRUE(placed.has_value());
   const auto is_bare = [&](std::uint64_t address) {
-    std::uint32_t bare = 0;
-    const std::uint32_t ref = wl_find_rule_ref(&target.env, &placed->module, address, &bare);
-    EXPECT_FALSE(ref != 0 && bare != 0) << std::hex << address;
-    return bare != 0;
+    wl_covered covered;
+    const std::uint32_t ref = wl_find_rule_ref(&target.env, &placed->module, address, &covered);
+    EXPECT_FALSE(ref != 0 && covered.bare != 0) << std::hex << address;
+    return covered.bare != 0;
   };
   for (const std::uint64_t bare : {0x1d100, 0x1ffff, 0x20000, 0x2ffff, 0x30000, 0x39fff})
     EXPECT_TRUE(is_bare(bare)) << bare;
@@ -212,8 +225,8 @@ TEST(Lookup, SurvivesRandomTables) {
   module.directory = *big;
   module.palette = 8;
   for (int i = 0; i < 200'000; ++i) {
-    std::uint32_t bare = 0;
-    wl_find_rule_ref(&target.env, &module, random() & 0x7fffff, &bare);
+    wl_covered covered;
+    wl_find_rule_ref(&target.env, &module, random() & 0x7fffff, &covered);
   }
 }
 

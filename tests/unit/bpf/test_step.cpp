@@ -352,6 +352,10 @@ TEST(Memo, PlainFormEqualsTheRule) {
     const std::uint32_t space = static_cast<std::uint32_t>(random());
     const std::uint64_t value = wl_memo_value(space, kCode, &rule, 0x12345678, x_reg);
     EXPECT_EQ(value >> WL_MEMO_KEY_SHIFT, space >> 16);
+    if ((value & WL_MEMO_KIND) == WL_MEMO_END) {
+      ASSERT_EQ(rule.ra_kind, WL_REG_UNDEFINED);
+      continue;
+    }
     if ((value & WL_MEMO_PLAIN) == 0) {
       ASSERT_EQ(wl_memo_ref(value), 0x12345678U);
       ASSERT_EQ(wl_memo_xreg(value), x_reg == 3 ? 3U : WL_MEMO_NO_XREG);

@@ -76,7 +76,10 @@ TEST(Walk, TheExtraRegisterIsKeptByWhatTheMemoKnows) {
       EXPECT_TRUE(WL_VALID(&cursor, 3)) << remembered;
       EXPECT_EQ(cursor.regs[3], kStack);
     }
-    EXPECT_EQ(wl_memo_xreg(target.memo->entries[wl_memo_slot(target.scratch->unwind.space, kCode)].value), 3U);
+    int hit = 0;
+    const wl_memo_entry* entry = wl_memo_find(target.memo.get(), target.scratch->unwind.space, kCode, 1, &hit);
+    EXPECT_TRUE(hit);
+    EXPECT_EQ(wl_memo_xreg(entry->value), 3U);
   }
 }
 
