@@ -36,6 +36,7 @@ missing='' present=()
 for compiler; do
   if runs "$compiler"; then present+=("$compiler"); else missing+=" $compiler"; fi
 done
+[ ${#present[@]} -gt 0 ] || { echo "SKIPPED: there is no$missing"; exit 0; }
 by_turns=${present[16#$commit % ${#present[@]}]}
 for compiler in "${present[@]}"; do
   newest=-std=c++23

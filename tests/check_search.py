@@ -6,6 +6,7 @@ narrow window the script clicks at the search, types a word, and follows the fir
 to a page on which that word is marked. Fails if a word finds nothing, if nonsense finds something, if a result cannot be
 clicked, or if the site asks the server for a file that is not there.
 """
+import contextlib
 import functools
 import http.server
 import json
@@ -74,7 +75,7 @@ class Browser:
             answer = json.loads(answer)
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    sys.exit(f"{method}: {answer['error']['message']}")
+                    raise LookupError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
 
     def value(self, expression):
@@ -84,8 +85,9 @@ class Browser:
         """The first value that is not empty."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            if value := self.value(expression):
-                return value
+            with contextlib.suppress(LookupError):  # for example, the page is left for another one at this moment
+                if value := self.value(expression):
+                    return value
             time.sleep(0.05)
         raise LookupError(what)
 
