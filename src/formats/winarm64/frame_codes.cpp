@@ -186,6 +186,14 @@ class Frames {
   bool known_ = true;
 };
 
+// Does the epilogue's first instruction end the frame pointer's use by loading the register, and nothing else? Where sp
+// has not moved since the frame pointer was set, taking that back needs no instruction.
+bool loads_frame_pointer(const Fragment& fragment, const std::vector<prologue::Op>& undone) {
+  const auto sets = [](const prologue::Op& op) { return std::holds_alternative<prologue::SetFramePointer>(op.action); };
+  return undone.size() > 1 && undone[0].end == undone[1].end && sets(undone[0]) && !fragment.ops.empty() &&
+         sets(fragment.ops.back());
+}
+
 Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& frames,
                                      const prologue::Epilogue& epilogue) {
   EpilogueForm form;
@@ -196,7 +204,8 @@ Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& fra
     while (next < undone.size() && undone[next].end == undone[i].end) ++next;
     const std::uint32_t end = undone[i].end;
     if (const auto done = check_instruction(end, at); !done) return Failure(done.error());
-    const auto code = code_of_instruction(undone, i, next);
+    const std::size_t first = i == 0 && loads_frame_pointer(fragment, undone) ? 1 : i;
+    const auto code = code_of_instruction(undone, first, next);
     if (i == 0) {
       // Until it has run the codes of the body hold, so it needs none of its own.
       form.codes.start = end - 4;

@@ -168,6 +168,23 @@ TEST(WinArm64Write, PackedAndLeaves) {
   EXPECT_EQ(leaf->entries, std::vector<RuntimeFunction>({{0, 1 | 100 << 2}}));
 }
 
+// ldp x29, x30, [sp], #16 takes back the save and, listed or not, the frame pointer: there is no mov sp, x29.
+TEST(WinArm64Write, AFramePointerThatIsLoadedKeepsThePackedForm) {
+  const prologue::Save pair{29, 0, 16, 30};
+  Prologue f{.architecture = Architecture::kAArch64, .code_size = 40};
+  f.ops = {{4, pair}, {8, prologue::SetFramePointer{29}}};
+  f.epilogues = {{32, 40, {{36, prologue::SetFramePointer{29}}, {36, pair}}}};
+  auto written = write(f, {.function = 0x1000});
+  ASSERT_TRUE(written) << written.error().text();
+  EXPECT_TRUE(written->bytes.empty());
+  EXPECT_EQ(written->entries[0].kind(), EntryKind::kPacked);
+  // Below the frame pointer there is more, which that instruction cannot take back.
+  f.ops.push_back({12, prologue::Allocate{32}});
+  written = write(f, {.function = 0x1000});
+  ASSERT_TRUE(written) << written.error().text();
+  EXPECT_FALSE(written->bytes.empty());
+}
+
 TEST(WinArm64Write, OneWriterForManyFunctions) {
   Prologue f = function({chain(4, 16), {8, SetFramePointer{29}}, {12, Allocate{32}}}, 40);
   winarm64::Writer writer({.info = 0x100000});
