@@ -112,8 +112,8 @@ std::optional<std::uint32_t> packed_form(const RecordContents& contents) {
   const bool fragment = !contents.prologue.empty() && contents.prologue.front().operation == Operation::kEndC;
   std::vector<UnwindCode> prologue = contents.prologue;
   if (!resolve_save_next(prologue)) return std::nullopt;
-  // Without H = 1. Windows takes the four instructions before the epilogue for a part of it there, as if the homing were
-  // undone (measured in 2022, LLVM issue 54879). LLVM does not write the form either.
+  // Without H = 1. Windows takes the four instructions before the epilogue for a part of it there, as if the homing
+  // were undone (measured in 2022, LLVM issue 54879). LLVM does not write the form either.
   const auto word = encode_packed(guess(prologue, contents.length), fragment);
   return word && stands_for(*word, contents) ? std::optional(*word) : std::nullopt;
 }

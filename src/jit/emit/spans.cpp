@@ -90,8 +90,9 @@ class Spans {
       behind_prologue(0, static_cast<std::int64_t>(end_of(functions_.back()) - functions_.front().address));
       return std::move(spans_);
     }
-    for (function_ = 0; function_ < functions_.size(); ++function_)
+    for (function_ = 0; function_ < functions_.size() && !without_room_; ++function_)
       options_.mode == Mode::kExact ? add_exact() : add_function();
+    if (without_room_) return Failure(*without_room_);
     return std::move(spans_);
   }
 
@@ -128,9 +129,15 @@ class Spans {
   // codes count instructions, the first two are claimed.
   void behind_prologue(std::int64_t begin, std::int64_t end) {
     Frame frame = plain_frame(options_.architecture);
-    if (options_.as_v8)
+    if (options_.as_v8) {
       begin -= static_cast<std::int64_t>(room_in_front(frame.length()));
-    else if (options_.architecture == Architecture::kX86_64)
+      if (const std::int64_t missing = frame.length() - (end - begin); missing > 0) {
+        const char* what = "so short a function needs padding in front of it, as many bytes";
+        without_room_ = {ErrorCode::kUnsupported, what, functions_[function_].address,
+                         static_cast<std::uint64_t>(missing)};
+        return;
+      }
+    } else if (options_.architecture == Architecture::kX86_64)
       for (prologue::Op& op : frame.ops) op.end = 0;
     else if (end - begin < frame.length())
       return;
@@ -200,6 +207,7 @@ class Spans {
   const Options& options_;
   std::size_t function_ = 0;
   std::vector<Span> spans_;
+  std::optional<Error> without_room_;  // --as-v8
 };
 
 }  // namespace

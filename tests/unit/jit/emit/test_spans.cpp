@@ -53,8 +53,18 @@ TEST(EmitSpans, AsV8) {
   const Bytes code = Bytes{0xff, 0xd0} + kFrame, leaf = {0x31, 0xc0, 0xc3};
   EXPECT_EQ(places({{0x1000, code}}, {.as_v8 = true}), (Places{{0, -4, 6, 4}, {0, 2, 4, 4}}));
   EXPECT_EQ(places({{0x1000, kFrame}, {0x1007, code}}, {.as_v8 = true})[1], (Place{1, -3, 5, 4}));
-  EXPECT_EQ(places({{0x1000, kFrame}, {0x1004, code}}, {.as_v8 = true})[1], (Place{1, 0, 2, 4}));
+  EXPECT_EQ(places({{0x1000, kFrame}, {0x1006, code}}, {.as_v8 = true})[1], (Place{1, -2, 4, 4}));
   EXPECT_EQ(places({{0x1000, leaf}}, {.as_v8 = true}), (Places{{0, -4, 7, 4}}));
+}
+
+// The description covers push and mov, and counts them among the bytes that it covers.
+TEST(EmitSpans, AsV8AShortFunctionNeedsPadding) {
+  const Bytes nop = {0x90, 0xc3};
+  const std::vector<Function> near{{.symbol = "f", .address = 0x1000, .code = std::as_bytes(std::span(kFrame))},
+                                   {.symbol = "g", .address = 0x1005, .code = std::as_bytes(std::span(nop))}};
+  const auto spans = spans_of(near, {.mode = Mode::kFrames, .as_v8 = true});
+  ASSERT_FALSE(spans);
+  EXPECT_EQ(spans.error().text(), "0x1005: so short a function needs padding in front of it, as many bytes (0x1)");
 }
 
 TEST(EmitSpans, BothEncodingsOfTheFrameAndNoOther) {
