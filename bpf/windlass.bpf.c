@@ -70,7 +70,7 @@ WL_GLOBAL int wl_append_taken(struct wl_scratch* s) {
 }
 
 /* Emits the stack in scratch, or counts it if it was seen before. */
-WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, const struct wl_trail* trail) {
+WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail) {
   if (!s || !st || !trail) return 1;
   struct wl_unwind* u = &s->unwind;
   __u32 end = u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL;

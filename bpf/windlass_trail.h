@@ -35,6 +35,13 @@ WL_INLINE void wl_add_frame(struct wl_sum* sum, __u64 frame) {
   sum->power *= WL_SUM_FACTOR;
 }
 
+/* The trail's frame of that number, which is below WL_TRAIL_FRAMES. The mask is for verifiers, which may have lost
+ * sight of the bound. */
+WL_INLINE struct wl_trail_frame* wl_on_trail(struct wl_trail* trail, __u32 at) {
+  WL_OPAQUE(at);
+  return &trail->frames[at & (WL_TRAIL_FRAMES - 1)];
+}
+
 /* Begins a walk beside the thread's trail, which is that of another thread or of other code if this one has none. */
 WL_GLOBAL int wl_begin_trail(struct wl_scratch* s, struct wl_trail* trail) {
   if (!s || !trail) return 1;
@@ -44,7 +51,7 @@ WL_GLOBAL int wl_begin_trail(struct wl_scratch* s, struct wl_trail* trail) {
   trail->space = s->unwind.space;
   wl_expect_stack(&s->unwind.env, trail->count ? trail->frames[0].sp : 0);
   __u32 at = trail->count - 1;
-  walk->next_sp = at < WL_TRAIL_FRAMES ? trail->frames[at].sp : WL_NEVER_SP;
+  walk->next_sp = at < WL_TRAIL_FRAMES ? wl_on_trail(trail, at)->sp : WL_NEVER_SP;
   walk->first_sp = s->unwind.cursor.regs[WL_SP];
   walk->phase = WL_TRAIL_SOUGHT;
   walk->at = at;
@@ -71,8 +78,8 @@ WL_INLINE void wl_note_fresh(struct wl_trail_walk* walk, __u64 frame, __u64 sp, 
 }
 
 /* Is the cursor in the state of the trail's frame `at`? */
-WL_INLINE int wl_is_at(const struct wl_cursor* cursor, const struct wl_trail* trail, __u32 at) {
-  const struct wl_trail_frame* on = &trail->frames[at];
+WL_INLINE int wl_is_at(const struct wl_cursor* cursor, struct wl_trail* trail, __u32 at) {
+  const struct wl_trail_frame* on = wl_on_trail(trail, at);
   return on->sp == cursor->regs[WL_SP] && on->frame == wl_frame_of(cursor->regs[WL_PC], cursor->exact) &&
          on->valid == cursor->valid && on->fp == cursor->regs[WL_FP];
 }
@@ -83,9 +90,8 @@ WL_GLOBAL int wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 s
   const struct wl_cursor* cursor = &s->unwind.cursor;
   __u64 value = s->unwind.plain;
   __u32 at = s->trail.at;
-  WL_OPAQUE(at);
   if (s->trail.phase == WL_TRAIL_MET && at < WL_TRAIL_FRAMES && wl_is_at(cursor, trail, at)) {
-    trail->frames[at].saved = wl_trail_saved(value, cursor->regs[WL_SP], sp);
+    wl_on_trail(trail, at)->saved = wl_trail_saved(value, cursor->regs[WL_SP], sp);
   } else {
     wl_note_fresh(&s->trail, wl_frame_of(cursor->regs[WL_PC], cursor->exact), cursor->regs[WL_SP], cursor->regs[WL_FP],
                   cursor->valid, value);
@@ -107,11 +113,9 @@ WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
   __u64 sp = cursor->regs[WL_SP];
   __u32 at = walk->at, passed = 0;
   for (; passed < WL_TRAIL_LOOP; passed++) {
-    WL_OPAQUE(at);
-    if (at >= WL_TRAIL_FRAMES || trail->frames[at].sp >= sp) break;
+    if (at >= WL_TRAIL_FRAMES || wl_on_trail(trail, at)->sp >= sp) break;
     at--;
   }
-  WL_OPAQUE(at);
   walk->at = at;
   if (passed == WL_TRAIL_LOOP) return 0; /* the next call goes on */
   walk->next_sp = WL_NEVER_SP;
@@ -123,10 +127,9 @@ WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
     walk->new_count = walk->count;
     return 1;
   }
-  if (trail->frames[at].sp == sp) at--;
-  WL_OPAQUE(at);
+  if (wl_on_trail(trail, at)->sp == sp) at--;
   walk->at = at;
-  if (at < WL_TRAIL_FRAMES && ++walk->misses < WL_TRAIL_MISSES) walk->next_sp = trail->frames[at].sp;
+  if (at < WL_TRAIL_FRAMES && ++walk->misses < WL_TRAIL_MISSES) walk->next_sp = wl_on_trail(trail, at)->sp;
   return 0;
 }
 
@@ -142,20 +145,18 @@ WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
 #define WL_PIECE_FRAMES 0xffffu
 
 /* How many frames of the trail behind frame `at` are reached, by the words of the stack that are at hand: `most` or
- * fewer. The frames
- * left go into the sum. */
-WL_GLOBAL __u32 wl_compare_trail(struct wl_scratch* s, const struct wl_trail* trail, __u32 at, __u32 most) {
+ * fewer. The frames that are left on the way go into the sum. */
+WL_GLOBAL __u32 wl_compare_trail(struct wl_scratch* s, struct wl_trail* trail, __u32 at, __u32 most) {
   if (!s || !trail || at >= WL_TRAIL_FRAMES) return WL_PIECE_ENDS;
   const struct wl_env* env = &s->unwind.env;
   struct wl_sum sum = s->unwind.sum;
-  const struct wl_trail_frame* on = &trail->frames[at];
+  const struct wl_trail_frame* on = wl_on_trail(trail, at);
   __u32 n = 0, end = 0;
   for (; n < WL_TRAIL_LOOP; n++) {
     end = WL_PIECE_ENDS;
     at--;
-    WL_OPAQUE(at);
     if (n >= most || at >= WL_TRAIL_FRAMES) break;
-    const struct wl_trail_frame* next = &trail->frames[at];
+    const struct wl_trail_frame* next = wl_on_trail(trail, at);
     __s64 saved = next->saved;
     __u64 low = next->sp + saved, lower, upper;
     if (saved == 0) break;
@@ -189,16 +190,13 @@ WL_GLOBAL int wl_follow_trail(struct wl_scratch* s, struct wl_trail* trail) {
     if (piece & WL_PIECE_ENDS) break;
     if (!(piece & WL_PIECE_FAR)) continue;
     __u32 behind = at - 1;
-    WL_OPAQUE(behind);
     if (behind >= WL_TRAIL_FRAMES) break;
-    const struct wl_trail_frame* next = &trail->frames[behind];
+    const struct wl_trail_frame* next = wl_on_trail(trail, behind);
     __u64 low = next->sp + next->saved;
     if (wl_bring_pair(&u->env, low, WL_TRAIL_UPPER(next->sp, low))) break;
   }
-  WL_OPAQUE(first);
-  WL_OPAQUE(at);
   if (at >= WL_TRAIL_FRAMES || first >= WL_TRAIL_FRAMES) return WL_END_INTERNAL;
-  const struct wl_trail_frame* on = &trail->frames[at];
+  const struct wl_trail_frame* on = wl_on_trail(trail, at);
   struct wl_cursor* cursor = &u->cursor;
   cursor->regs[WL_PC] = on->frame & ~WL_FRAME_EXACT;
   cursor->exact = on->frame >> 63;
@@ -230,7 +228,7 @@ WL_GLOBAL int wl_keep_frame(const struct wl_trail_walk* walk, struct wl_trail* t
   if (!walk || !trail || to >= WL_TRAIL_FRAMES) return 1;
   const struct wl_fresh_frame* fresh = &walk->fresh[number & (WL_TRAIL_FRAMES - 1)];
   __u64 sp = number ? walk->fresh[(number - 1) & (WL_TRAIL_FRAMES - 1)].sp : walk->first_sp;
-  struct wl_trail_frame* kept = &trail->frames[to];
+  struct wl_trail_frame* kept = wl_on_trail(trail, to);
   kept->frame = fresh->frame;
   kept->sp = fresh->sp;
   kept->fp = fresh->fp;
@@ -257,15 +255,14 @@ WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
 }
 
 /* Puts the frames that the walk followed among its frames. */
-WL_GLOBAL int wl_take_followed(struct wl_scratch* s, const struct wl_trail* trail) {
+WL_GLOBAL int wl_take_followed(struct wl_scratch* s, struct wl_trail* trail) {
   if (!s || !trail) return 1;
   const struct wl_trail_walk* walk = &s->trail;
   __u32 first = s->unwind.first + walk->before;
   for (__u32 i = 0; i < WL_TRAIL_FRAMES; i++) {
     __u32 at = walk->met - i;
-    WL_OPAQUE(at);
     if (i >= walk->followed || at >= WL_TRAIL_FRAMES) break;
-    s->frames[(first + i) & (WL_FRAME_SLOTS - 1)] = trail->frames[at].frame;
+    s->frames[(first + i) & (WL_FRAME_SLOTS - 1)] = wl_on_trail(trail, at)->frame;
   }
   return 0;
 }
