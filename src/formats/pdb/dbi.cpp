@@ -1,0 +1,111 @@
+#include "formats/pdb/dbi.h"
+
+#include <algorithm>
+#include <array>
+
+namespace windlass::pdb {
+namespace {
+
+constexpr std::uint32_t kSignature = 0xffff'ffff;
+constexpr std::uint32_t kExecutable = 0x2000'0000;  // IMAGE_SCN_MEM_EXECUTE
+
+// What a module's names are padded to.
+constexpr std::uint64_t aligned(std::uint64_t offset) { return (offset + 3) & ~std::uint64_t{3}; }
+
+}  // namespace
+
+Expected<Dbi> Dbi::read(const MsfFile& file) {
+  const Stream stream = file.stream(kDbiStream);
+  if (stream.size() == 0) return fail(ErrorCode::kUnsupported, "PDB without a list of modules, of types only", 0);
+  const auto header = stream.at<DbiHeader>(0);
+  if (!header) return Failure(header.error());
+  if (header->signature != kSignature) return fail(ErrorCode::kUnsupported, "PDB of a format before 1999", 0);
+  Dbi dbi;
+  dbi.header_ = *header;
+  if (const auto read = dbi.read_sections(file, stream); !read) return Failure(read.error());
+  if (const auto read = dbi.read_modules(stream); !read) return Failure(read.error());
+  if (const auto read = dbi.read_pieces(stream); !read) return Failure(read.error());
+  return dbi;
+}
+
+Expected<void> Dbi::read_modules(const Stream& stream) {
+  std::vector<std::byte> copy;
+  const auto list = stream.bytes(sizeof(DbiHeader), header_.modules_size, copy);
+  if (!list) return Failure(list.error());
+  for (std::uint64_t at = 0; at < list->size();) {
+    const auto module = list->at<ModuleHeader>(at);
+    if (!module) return Failure(module.error());
+    modules_.push_back({module->stream, module->symbols_size, module->c11_size, module->c13_size});
+    at += sizeof(ModuleHeader);
+    for (int name = 0; name < 2; ++name) {  // of the module, of its library
+      const auto text = list->string_at(at);
+      if (!text) return Failure(text.error());
+      at += text->size() + 1;
+    }
+    at = aligned(at);
+  }
+  return {};
+}
+
+Expected<void> Dbi::read_pieces(const Stream& stream) {
+  std::vector<std::byte> copy;
+  const auto list =
+      stream.bytes(sizeof(DbiHeader) + std::uint64_t{header_.modules_size}, header_.contributions_size, copy);
+  if (!list) return Failure(list.error());
+  if (list->empty()) return {};
+  const auto version = list->at<std::uint32_t>(0);
+  if (!version) return Failure(version.error());
+  if (*version != kContributionsV60 && *version != kContributionsV2)
+    return fail(ErrorCode::kUnsupported, "PDB lists code in an unknown format", list->origin(), *version);
+  const std::size_t size = *version == kContributionsV2 ? sizeof(Contribution) + 4 : sizeof(Contribution);
+  pieces_.reserve(list->size() / size);
+  for (std::uint64_t at = 4; const auto piece = list->at<Contribution>(at); at += size)
+    if ((piece->characteristics & kExecutable) != 0 && piece->size != 0)
+      pieces_.push_back({{piece->section, piece->offset}, piece->size, piece->module});
+  if (!std::ranges::is_sorted(pieces_, {}, &Piece::begin)) std::ranges::stable_sort(pieces_, {}, &Piece::begin);
+  return {};
+}
+
+Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
+  std::uint64_t at = sizeof(DbiHeader);
+  for (const std::uint32_t size :
+       {header_.modules_size, header_.contributions_size, header_.section_map_size, header_.files_size,
+        header_.type_servers_size, header_.edit_names_size})
+    at += size;
+  std::array<std::uint16_t, kSectionHeaders + 1> streams;
+  streams.fill(kNoStream);
+  const std::size_t there = std::min<std::size_t>(streams.size(), header_.debug_streams_size / 2);
+  if (const auto read = stream.read(at, std::as_writable_bytes(std::span(streams).first(there))); !read)
+    return Failure(read.error());
+  if (file.stream(streams[kOmapFromSource]).size() != 0)
+    return fail(ErrorCode::kUnsupported, "PDB of a program that was rearranged after the link (OMAP)", at);
+  const Stream sections = file.stream(streams[kSectionHeaders]);
+  if (sections.size() == 0) return fail(ErrorCode::kUnsupported, "PDB without the headers of sections", at);
+  for (std::uint64_t next = 0; const auto section = sections.at<SectionHeader>(next); next += sizeof(SectionHeader))
+    sections_.push_back({section->rva, std::max(section->virtual_size, section->file_size)});
+  return {};
+}
+
+std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) const {
+  const auto after = std::ranges::upper_bound(pieces_, place, {}, &Piece::begin);
+  if (after == pieces_.begin()) return std::nullopt;
+  const Piece& piece = *std::prev(after);
+  if (piece.begin.section != place.section || place.offset - piece.begin.offset >= piece.size) return std::nullopt;
+  return piece.module < modules_.size() ? std::optional<std::uint32_t>(piece.module) : std::nullopt;
+}
+
+std::optional<SectionOffset> Dbi::place_of(std::uint32_t rva) const {
+  constexpr std::size_t kMost = 0xfffe;
+  for (std::size_t i = 0; i < std::min(sections_.size(), kMost); ++i)
+    if (rva - sections_[i].rva < sections_[i].size)
+      return SectionOffset{static_cast<std::uint16_t>(i + 1), rva - sections_[i].rva};
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> Dbi::rva_of(SectionOffset place) const {
+  if (place.section == 0 || place.section > sections_.size()) return std::nullopt;
+  const Section& section = sections_[place.section - 1];
+  return place.offset < section.size ? std::optional(section.rva + place.offset) : std::nullopt;
+}
+
+}  // namespace windlass::pdb

@@ -1,0 +1,61 @@
+// The DBI stream: which object file each piece of code came from, and where the other tables are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "formats/pdb/format.h"
+#include "formats/pdb/msf.h"
+
+namespace windlass::pdb {
+
+// An object file of the program, in the words of the format a module.
+struct ModuleInfo {
+  std::uint16_t stream = kNoStream;  // kNoStream: nothing is known of it
+  std::uint32_t symbols_size = 0;    // with 4 bytes of a signature
+  std::uint32_t c11_size = 0, c13_size = 0;
+};
+
+struct SectionOffset {
+  std::uint16_t section = 0;  // from 1
+  std::uint32_t offset = 0;
+  friend auto operator<=>(const SectionOffset&, const SectionOffset&) = default;
+};
+
+class Dbi {
+ public:
+  // Reads the lists of modules, of their code and of sections. Errors: kUnsupported for a PDB with addresses that were
+  // changed after the link (OMAP), or without sections. kMalformed, kOutOfRange.
+  [[nodiscard]] static Expected<Dbi> read(const MsfFile& file);
+
+  [[nodiscard]] const DbiHeader& header() const { return header_; }
+  [[nodiscard]] std::span<const ModuleInfo> modules() const { return modules_; }
+  // The module that the code at a place belongs to.
+  [[nodiscard]] std::optional<std::uint32_t> module_at(SectionOffset place) const;
+
+  // Between RVAs and places. None: in no section.
+  [[nodiscard]] std::optional<SectionOffset> place_of(std::uint32_t rva) const;
+  [[nodiscard]] std::optional<std::uint32_t> rva_of(SectionOffset place) const;
+
+ private:
+  struct Piece {
+    SectionOffset begin;
+    std::uint32_t size;
+    std::uint16_t module;
+  };
+  struct Section {
+    std::uint32_t rva, size;
+  };
+  Expected<void> read_modules(const Stream& stream);
+  Expected<void> read_pieces(const Stream& stream);
+  Expected<void> read_sections(const MsfFile& file, const Stream& stream);
+
+  DbiHeader header_{};
+  std::vector<ModuleInfo> modules_;
+  std::vector<Piece> pieces_;  // ascending
+  std::vector<Section> sections_;
+};
+
+}  // namespace windlass::pdb

@@ -1,0 +1,64 @@
+// The symbols and lines of one module: procedures, and the calls inlined into them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "formats/pdb/dbi.h"
+#include "formats/pdb/lines.h"
+#include "formats/pdb/msf.h"
+#include "windlass/function_ref.h"
+
+namespace windlass::pdb {
+
+struct Procedure {
+  SectionOffset begin;
+  std::uint32_t size = 0;
+  std::string_view name;
+  ByteView inside;  // the records of its scope
+
+  [[nodiscard]] bool contains(SectionOffset place) const {
+    return place.section == begin.section && place.offset - begin.offset < size;
+  }
+};
+
+struct InlinedCall {
+  std::uint32_t id = 0;  // of the function, in the id stream
+  std::optional<SourceLine> begin;  // of the function
+  SourceLine line;  // of the code that was asked for; 0: not known
+};
+
+class Module {
+ public:
+  // Errors: kOutOfRange if the stream is smaller than its parts. Damaged records end the reading.
+  [[nodiscard]] static Expected<Module> read(const Stream& stream, const ModuleInfo& info);
+  Module(Module&&) = default;
+  Module& operator=(Module&&) = default;
+
+  // The procedure or thunk that a place lies in. Separated code is a part of its procedure.
+  [[nodiscard]] const Procedure* procedure_at(SectionOffset place) const;
+  // The calls inlined at a place, the outermost first.
+  void inlined_at(const Procedure& procedure, SectionOffset place, FunctionRef<void(const InlinedCall&)> add) const;
+  [[nodiscard]] const ModuleLines& lines() const { return lines_; }
+  // Bytes that were copied.
+  [[nodiscard]] std::size_t copied() const { return copies_[0].size() + copies_[1].size(); }
+
+ private:
+  struct Separated {
+    SectionOffset begin;
+    std::uint32_t size;
+    SectionOffset parent;
+  };
+  Module() : lines_(ByteView()) {}
+  void read_symbols(ByteView records);
+  void add_procedure(ByteView record, std::uint16_t kind, ByteView behind);
+
+  std::vector<std::byte> copies_[2];  // of symbols and lines that are not in one piece
+  std::vector<Procedure> procedures_;   // ascending
+  std::vector<Separated> separated_;    // ascending
+  ModuleLines lines_;
+};
+
+}  // namespace windlass::pdb

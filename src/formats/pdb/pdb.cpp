@@ -1,0 +1,119 @@
+#include "formats/pdb/pdb.h"
+
+#include <algorithm>
+
+#include "formats/image/pe.h"
+#include "formats/image/pe_format.h"
+
+namespace windlass::pdb {
+namespace {
+
+constexpr std::uint64_t kStringTableHeader = 12;  // signature, version of the hash, size
+
+// As the image writes it. The linker counts the age of the DBI stream; tools that add streams count that of the info.
+std::string identity_of(const InfoHeader& info, const DbiHeader& dbi) {
+  image::pe::CodeViewRsds record{.magic = image::pe::kRsds,
+                                 .guid1 = 0,
+                                 .guid2 = 0,
+                                 .guid3 = 0,
+                                 .guid4 = {},
+                                 .age = dbi.age != 0 ? dbi.age : info.age};
+  std::memcpy(&record.guid1, info.guid, sizeof(info.guid));
+  return image::codeview_identity(ByteView(reinterpret_cast<const std::byte*>(&record), sizeof(record)));
+}
+
+}  // namespace
+
+PdbFile::PdbFile(MsfFile file, const Info& info, Dbi dbi)
+    : file_(std::move(file)),
+      dbi_(std::move(dbi)),
+      publics_(file_, dbi_.header()),
+      types_(file_, kTypeStream),
+      ids_(file_, kIdStream),
+      names_(file_.stream(info.names_stream)),
+      identity_(identity_of(info.header, dbi_.header())) {}
+
+Expected<PdbFile> PdbFile::parse(ByteView bytes) {
+  auto file = MsfFile::parse(bytes);
+  if (!file) return Failure(file.error());
+  const auto info = read_info(*file);
+  if (!info) return Failure(info.error());
+  if (info->minimal)
+    return fail(ErrorCode::kUnsupported, "PDB of /DEBUG:FASTLINK: its symbols are in the object files", 0);
+  auto dbi = Dbi::read(*file);
+  if (!dbi) return Failure(dbi.error());
+  return PdbFile(std::move(*file), *info, std::move(*dbi));
+}
+
+const Module* PdbFile::module_at(SectionOffset place) {
+  const auto index = dbi_.module_at(place);
+  if (!index) return nullptr;
+  const auto [entry, is_new] = modules_.try_emplace(*index);
+  if (!is_new) return entry->second ? &*entry->second : nullptr;
+  const ModuleInfo& info = dbi_.modules()[*index];
+  if (info.stream == kNoStream) return nullptr;
+  auto module = Module::read(file_.stream(info.stream), info);
+  if (!module) return nullptr;
+  if (kept_ += module->copied(); kept_ > kMostKept) {
+    modules_.clear();
+    kept_ = module->copied();
+  }
+  auto& kept = modules_[*index];
+  kept.emplace(std::move(*module));
+  return &*kept;
+}
+
+std::string PdbFile::path_of(const Module& module, std::uint32_t file) const {
+  const auto at = module.lines().path_of(file);
+  return at ? names_.string_at(kStringTableHeader + *at) : std::string();
+}
+
+std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool lines) {
+  const auto place = dbi_.place_of(rva);
+  const Module* module = place ? module_at(*place) : nullptr;
+  const Procedure* procedure = module != nullptr ? module->procedure_at(*place) : nullptr;
+  if (procedure == nullptr) return std::nullopt;
+  NamedProcedure named{.begin = dbi_.rva_of(procedure->begin).value_or(rva), .frames = {}};
+  NamedCode outermost{.function = std::string(procedure->name), .file = {}, .function_file = {}};
+  if (lines) {
+    add_inlined(*module, *procedure, *place, named);
+    if (const auto line = module->lines().at(*place)) {
+      outermost.file = path_of(*module, line->file);
+      outermost.line = line->line;
+    }
+    if (const auto first = module->lines().at(procedure->begin)) {
+      outermost.function_file = path_of(*module, first->file);
+      outermost.function_line = first->line;
+    }
+  }
+  named.frames.push_back(std::move(outermost));
+  return named;
+}
+
+void PdbFile::add_inlined(const Module& module, const Procedure& procedure, SectionOffset place,
+                          NamedProcedure& to) const {
+  module.inlined_at(procedure, place, [&](const InlinedCall& call) {
+    NamedCode frame{.function = function_name(ids_, types_, call.id), .file = {}, .function_file = {}};
+    if (call.line.line != 0) {
+      frame.file = path_of(module, call.line.file);
+      frame.line = call.line.line;
+    }
+    if (call.begin) {
+      frame.function_file = path_of(module, call.begin->file);
+      frame.function_line = call.begin->line;
+    }
+    to.frames.push_back(std::move(frame));
+  });
+  std::ranges::reverse(to.frames);
+}
+
+std::optional<PdbFile::Symbol> PdbFile::public_before(std::uint32_t rva) const {
+  const auto place = dbi_.place_of(rva);
+  if (!place) return std::nullopt;
+  const auto symbol = publics_.nearest(*place);
+  if (!symbol) return std::nullopt;
+  const auto at = dbi_.rva_of(symbol->place);
+  return at ? std::optional(Symbol{*at, symbol->name}) : std::nullopt;
+}
+
+}  // namespace windlass::pdb

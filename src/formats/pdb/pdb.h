@@ -1,0 +1,72 @@
+// Names in a PDB file: procedures with their inlined calls, files and lines, and public symbols. Reads hostile bytes
+// where they lie: opening reads only lists of streams, modules and sections, and an address reads its module.
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/pdb/dbi.h"
+#include "formats/pdb/info.h"
+#include "formats/pdb/module.h"
+#include "formats/pdb/msf.h"
+#include "formats/pdb/publics.h"
+#include "formats/pdb/types.h"
+
+namespace windlass::pdb {
+
+struct NamedCode {
+  std::string function;         // as the compiler writes it, without parameters
+  std::string file;             // of the code; empty: not known
+  std::uint32_t line = 0;
+  std::string function_file;    // where the function begins
+  std::uint32_t function_line = 0;
+};
+
+// The procedure at an address.
+struct NamedProcedure {
+  std::uint32_t begin = 0;         // RVA
+  std::vector<NamedCode> frames;  // the innermost inlined call first, last the procedure
+};
+
+class PdbFile {
+ public:
+  // A view of the bytes, which must outlive it. Errors have a sentence: other kinds of PDB files, /DEBUG:FASTLINK,
+  // damaged ones.
+  [[nodiscard]] static Expected<PdbFile> parse(ByteView bytes);
+
+  // As image::PeImage::build_id().
+  [[nodiscard]] const std::string& identity() const { return identity_; }
+  // `lines`: with inlined calls, files and lines. None: no procedure is known there.
+  [[nodiscard]] std::optional<NamedProcedure> procedure_at(std::uint32_t rva, bool lines);
+  struct Symbol {
+    std::uint32_t rva;
+    std::string name;
+  };
+  // The last public symbol of code at or before an address, in its section.
+  [[nodiscard]] std::optional<Symbol> public_before(std::uint32_t rva) const;
+
+ private:
+  PdbFile(MsfFile file, const Info& info, Dbi dbi);
+  const Module* module_at(SectionOffset place);
+  void add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to) const;
+  [[nodiscard]] std::string path_of(const Module& module, std::uint32_t file) const;
+
+  // Bytes of modules that are kept. More, and all are read anew.
+  static constexpr std::size_t kMostKept = std::size_t{256} << 20;
+
+  MsfFile file_;
+  Dbi dbi_;
+  Publics publics_;
+  TypeStream types_, ids_;
+  Stream names_;
+  std::string identity_;
+  std::unordered_map<std::uint32_t, std::optional<Module>> modules_;  // those that were needed; none: not readable
+  std::size_t kept_ = 0;
+};
+
+}  // namespace windlass::pdb
