@@ -21,6 +21,7 @@ Expected<Dbi> Dbi::read(const MsfFile& file) {
   if (!header) return Failure(header.error());
   if (header->signature != kSignature) return fail(ErrorCode::kUnsupported, "PDB of a format before 1999", 0);
   Dbi dbi;
+  dbi.stream_ = stream;
   dbi.header_ = *header;
   if (const auto read = dbi.read_sections(file, stream); !read) return Failure(read.error());
   if (const auto read = dbi.read_modules(stream); !read) return Failure(read.error());
@@ -35,8 +36,9 @@ Expected<void> Dbi::read_modules(const Stream& stream) {
   for (std::uint64_t at = 0; at < list->size();) {
     const auto module = list->at<ModuleHeader>(at);
     if (!module) return Failure(module.error());
-    modules_.push_back({module->stream, module->symbols_size, module->c11_size, module->c13_size});
     at += sizeof(ModuleHeader);
+    modules_.push_back({module->stream, module->symbols_size, module->c11_size, module->c13_size,
+                        static_cast<std::uint32_t>(sizeof(DbiHeader) + at)});
     for (int name = 0; name < 2; ++name) {  // of the module, of its library
       const auto text = list->string_at(at);
       if (!text) return Failure(text.error());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "formats/pdb/format.h"
@@ -16,6 +17,7 @@ struct ModuleInfo {
   std::uint16_t stream = kNoStream;  // kNoStream: nothing is known of it
   std::uint32_t symbols_size = 0;    // with 4 bytes of a signature
   std::uint32_t c11_size = 0, c13_size = 0;
+  std::uint32_t name_at = 0;  // in the DBI stream
 };
 
 struct SectionOffset {
@@ -32,6 +34,8 @@ class Dbi {
 
   [[nodiscard]] const DbiHeader& header() const { return header_; }
   [[nodiscard]] std::span<const ModuleInfo> modules() const { return modules_; }
+  // The path of the object file.
+  [[nodiscard]] std::string name_of(const ModuleInfo& module) const { return stream_.string_at(module.name_at); }
   // The module that the code at a place belongs to.
   [[nodiscard]] std::optional<std::uint32_t> module_at(SectionOffset place) const;
 
@@ -52,6 +56,7 @@ class Dbi {
   Expected<void> read_pieces(const Stream& stream);
   Expected<void> read_sections(const MsfFile& file, const Stream& stream);
 
+  Stream stream_;
   DbiHeader header_{};
   std::vector<ModuleInfo> modules_;
   std::vector<Piece> pieces_;  // ascending

@@ -160,6 +160,7 @@ enum class TypeKind : std::uint16_t {
 
 // Sub-sections of a module's lines: DEBUG_S_SUBSECTION_TYPE.
 inline constexpr std::uint32_t kLines = 0xf2, kFileChecksums = 0xf4, kInlineeLines = 0xf6;
+inline constexpr std::uint32_t kCrossScopeImports = 0xf7, kCrossScopeExports = 0xf8;
 
 struct LinesHeader {
   std::uint32_t offset;

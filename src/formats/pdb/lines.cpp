@@ -2,19 +2,16 @@
 
 #include <algorithm>
 
+#include "formats/pdb/subsections.h"
+
 namespace windlass::pdb {
 
 ModuleLines::ModuleLines(ByteView subsections) {
-  for (ByteCursor cursor(subsections); cursor.remaining() >= 8;) {
-    const std::uint32_t kind = cursor.read<std::uint32_t>().value_or(0);
-    const std::uint32_t size = cursor.read<std::uint32_t>().value_or(0);
-    const auto bytes = cursor.bytes(size);
-    if (!bytes) break;
-    if (kind == kLines) add_lines(*bytes);
-    if (kind == kInlineeLines) add_inlinees(*bytes);
-    if (kind == kFileChecksums) files_ = *bytes;
-    (void)cursor.bytes(std::min<std::uint64_t>((4 - size % 4) % 4, cursor.remaining()));
-  }
+  each_subsection(subsections, [&](std::uint32_t kind, ByteView bytes) {
+    if (kind == kLines) add_lines(bytes);
+    if (kind == kInlineeLines) add_inlinees(bytes);
+    if (kind == kFileChecksums) files_ = bytes;
+  });
   std::ranges::stable_sort(runs_, {}, &Run::begin);
   std::ranges::stable_sort(inlinees_, {}, &Inlinee::id);
 }
@@ -43,7 +40,7 @@ void ModuleLines::add_inlinees(ByteView bytes) {
   }
 }
 
-std::optional<SourceLine> ModuleLines::at(SectionOffset place) const {
+std::optional<SourceLine> ModuleLines::at(SectionOffset place, Tie tie) const {
   const auto after = std::ranges::upper_bound(runs_, place, {}, &Run::begin);
   if (after == runs_.begin()) return std::nullopt;
   const Run& run = *std::prev(after);
@@ -58,7 +55,7 @@ std::optional<SourceLine> ModuleLines::at(SectionOffset place) const {
     if (run.has_columns && !cursor.bytes(std::uint64_t{block->count} * 4)) break;
     for (std::uint64_t i = 0; const auto line = lines->at<LineRecord>(i); i += sizeof(LineRecord)) {
       if (line->offset > offset) break;
-      if (best && line->offset < best_offset) continue;
+      if (best && (line->offset < best_offset || (line->offset == best_offset && tie == Tie::kFirst))) continue;
       best = {block->file, line->line_and_flags & kLineMask};
       best_offset = line->offset;
     }

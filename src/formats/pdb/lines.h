@@ -22,8 +22,10 @@ class ModuleLines {
   // A view of the sub-sections, which must outlive it. Damaged ones are passed.
   explicit ModuleLines(ByteView subsections);
 
+  // Lines that begin at one place: all but the last are of no code, for example that of a function's opening brace.
+  enum class Tie : std::uint8_t { kLast, kFirst };
   // The line of the code at a place. None: code without a line.
-  [[nodiscard]] std::optional<SourceLine> at(SectionOffset place) const;
+  [[nodiscard]] std::optional<SourceLine> at(SectionOffset place, Tie tie = Tie::kLast) const;
   // Where an inlined function begins in its source.
   [[nodiscard]] std::optional<SourceLine> of_inlinee(std::uint32_t id) const;
   // The offset of a file's path in the PDB's table of strings.

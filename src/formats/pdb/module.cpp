@@ -67,6 +67,7 @@ Expected<Module> Module::read(const Stream& stream, const ModuleInfo& info) {
       stream.bytes(std::uint64_t{info.symbols_size} + info.c11_size, info.c13_size, module.copies_[1]);
   if (!lines) return Failure(lines.error());
   module.lines_ = ModuleLines(*lines);
+  module.cross_scope_ = CrossScope(*lines);
   return module;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/pdb/cross_scope.h"
 #include "formats/pdb/dbi.h"
 #include "formats/pdb/lines.h"
 #include "formats/pdb/msf.h"
@@ -42,6 +43,7 @@ class Module {
   // The calls inlined at a place, the outermost first.
   void inlined_at(const Procedure& procedure, SectionOffset place, FunctionRef<void(const InlinedCall&)> add) const;
   [[nodiscard]] const ModuleLines& lines() const { return lines_; }
+  [[nodiscard]] const CrossScope& cross_scope() const { return cross_scope_; }
   // Bytes that were copied.
   [[nodiscard]] std::size_t copied() const { return copies_[0].size() + copies_[1].size(); }
 
@@ -51,7 +53,7 @@ class Module {
     std::uint32_t size;
     SectionOffset parent;
   };
-  Module() : lines_(ByteView()) {}
+  Module() : lines_(ByteView()), cross_scope_(ByteView()) {}
   void read_symbols(ByteView records);
   void add_procedure(ByteView record, std::uint16_t kind, ByteView behind);
 
@@ -59,6 +61,7 @@ class Module {
   std::vector<Procedure> procedures_;   // ascending
   std::vector<Separated> separated_;    // ascending
   ModuleLines lines_;
+  CrossScope cross_scope_;
 };
 
 }  // namespace windlass::pdb

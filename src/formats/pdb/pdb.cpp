@@ -45,22 +45,17 @@ Expected<PdbFile> PdbFile::parse(ByteView bytes) {
   return PdbFile(std::move(*file), *info, std::move(*dbi));
 }
 
-const Module* PdbFile::module_at(SectionOffset place) {
-  const auto index = dbi_.module_at(place);
-  if (!index) return nullptr;
-  const auto [entry, is_new] = modules_.try_emplace(*index);
-  if (!is_new) return entry->second ? &*entry->second : nullptr;
-  const ModuleInfo& info = dbi_.modules()[*index];
-  if (info.stream == kNoStream) return nullptr;
-  auto module = Module::read(file_.stream(info.stream), info);
-  if (!module) return nullptr;
-  if (kept_ += module->copied(); kept_ > kMostKept) {
+std::shared_ptr<const Module> PdbFile::module(std::uint32_t index) {
+  if (const auto known = modules_.find(index); known != modules_.end()) return known->second;
+  const ModuleInfo& info = dbi_.modules()[index];
+  std::shared_ptr<const Module> made;
+  if (auto read = Module::read(file_.stream(info.stream), info)) made = std::make_shared<Module>(std::move(*read));
+  kept_ += made != nullptr ? made->copied() : 0;
+  if (kept_ > kMostKept) {
     modules_.clear();
-    kept_ = module->copied();
+    kept_ = made->copied();
   }
-  auto& kept = modules_[*index];
-  kept.emplace(std::move(*module));
-  return &*kept;
+  return modules_[index] = made;
 }
 
 std::string PdbFile::path_of(const Module& module, std::uint32_t file) const {
@@ -68,9 +63,33 @@ std::string PdbFile::path_of(const Module& module, std::uint32_t file) const {
   return at ? names_.string_at(kStringTableHeader + *at) : std::string();
 }
 
+std::optional<std::uint32_t> PdbFile::module_named(const std::string& name) {
+  const auto lower = [](std::string text) {
+    for (char& letter : text)
+      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    return text;
+  };
+  if (modules_by_name_.empty())
+    for (std::uint32_t i = 0; i < dbi_.modules().size(); ++i)
+      modules_by_name_.try_emplace(lower(dbi_.name_of(dbi_.modules()[i])), i);
+  const auto found = modules_by_name_.find(lower(name));
+  return found != modules_by_name_.end() ? std::optional(found->second) : std::nullopt;
+}
+
+std::string PdbFile::inlined_name(const Module& module, std::uint32_t id) {
+  if (!CrossScope::is_imported(id)) return function_name(ids_, types_, id);
+  const auto import = module.cross_scope().import(id);
+  const auto from =
+      import ? module_named(names_.string_at(kStringTableHeader + import->module_name)) : std::nullopt;
+  const auto exporter = from ? this->module(*from) : nullptr;
+  const auto exported = exporter != nullptr ? exporter->cross_scope().exported(import->id) : std::nullopt;
+  return exported ? function_name(ids_, types_, *exported) : std::string();
+}
+
 std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool lines) {
   const auto place = dbi_.place_of(rva);
-  const Module* module = place ? module_at(*place) : nullptr;
+  const auto index = place ? dbi_.module_at(*place) : std::nullopt;
+  const std::shared_ptr<const Module> module = index ? this->module(*index) : nullptr;
   const Procedure* procedure = module != nullptr ? module->procedure_at(*place) : nullptr;
   if (procedure == nullptr) return std::nullopt;
   NamedProcedure named{.begin = dbi_.rva_of(procedure->begin).value_or(rva), .frames = {}};
@@ -81,7 +100,7 @@ std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool line
       outermost.file = path_of(*module, line->file);
       outermost.line = line->line;
     }
-    if (const auto first = module->lines().at(procedure->begin)) {
+    if (const auto first = module->lines().at(procedure->begin, ModuleLines::Tie::kFirst)) {
       outermost.function_file = path_of(*module, first->file);
       outermost.function_line = first->line;
     }
@@ -91,9 +110,10 @@ std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool line
 }
 
 void PdbFile::add_inlined(const Module& module, const Procedure& procedure, SectionOffset place,
-                          NamedProcedure& to) const {
+                          NamedProcedure& to) {
   module.inlined_at(procedure, place, [&](const InlinedCall& call) {
-    NamedCode frame{.function = function_name(ids_, types_, call.id), .file = {}, .function_file = {}};
+    NamedCode frame{.function = inlined_name(module, call.id), .file = {}, .function_file = {}};
+    if (frame.function.empty()) return;
     if (call.line.line != 0) {
       frame.file = path_of(module, call.line.file);
       frame.line = call.line.line;

@@ -52,8 +52,11 @@ class PdbFile {
 
  private:
   PdbFile(MsfFile file, const Info& info, Dbi dbi);
-  const Module* module_at(SectionOffset place);
-  void add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to) const;
+  // Null: it cannot be read.
+  std::shared_ptr<const Module> module(std::uint32_t index);
+  std::optional<std::uint32_t> module_named(const std::string& name);
+  void add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to);
+  [[nodiscard]] std::string inlined_name(const Module& module, std::uint32_t id);
   [[nodiscard]] std::string path_of(const Module& module, std::uint32_t file) const;
 
   // Bytes of modules that are kept. More, and all are read anew.
@@ -65,7 +68,8 @@ class PdbFile {
   TypeStream types_, ids_;
   Stream names_;
   std::string identity_;
-  std::unordered_map<std::uint32_t, std::optional<Module>> modules_;  // those that were needed; none: not readable
+  std::unordered_map<std::uint32_t, std::shared_ptr<const Module>> modules_;  // those that were needed
+  std::unordered_map<std::string, std::uint32_t> modules_by_name_;            // in lower case; made when needed
   std::size_t kept_ = 0;
 };
 
