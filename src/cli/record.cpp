@@ -20,6 +20,7 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/parsing.h"
+#include "cli/pdb_options.h"
 #include "cli/record_output.h"
 #include "cli/silent.h"
 #include "cli/stop_signals.h"
@@ -40,6 +41,7 @@ struct RecordArguments {
   bool verbose = false;
   bool no_symbols = false;
   bool open = false;
+  PdbSearch pdb;
 };
 
 int refuse(const std::string& text) {
@@ -190,7 +192,11 @@ int record(const RecordArguments& arguments) {
     line.note("naming addresses");
     symbols::SymbolizeOptions options;
     options.kernel = kernel ? &*kernel : nullptr;
-    (void)symbols::symbolize(profile, options);
+    options.pdb_files = arguments.pdb.files;
+    options.symbol_path = arguments.pdb.symbol_path;
+    const symbols::SymbolizeStats named = symbols::symbolize(profile, options);
+    line.clear();
+    if (arguments.pdb.wanted()) say_notes(named.notes);
   }
   line.clear();
   say_silent();
@@ -240,6 +246,7 @@ void register_record(CLI::App& app, int& status) {
       ->check(amount_between(0, 100'000))
       ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
+  add_pdb_options(*command, arguments->pdb);
   command->add_flag("--open", arguments->open, "then show the page in the browser, as `windlass view` does");
   auto* rest =
       command->add_option("COMMAND", arguments->recorder.command,

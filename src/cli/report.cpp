@@ -14,12 +14,14 @@
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/parsing.h"
+#include "cli/pdb_options.h"
 #include "cli/profile_input.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
+#include "symbols/symbolize.h"
 
 namespace windlass::cli {
 
@@ -27,6 +29,7 @@ namespace {
 
 struct ReportArguments {
   std::string file;
+  PdbSearch pdb;
   bool html = false, folded = false, speedscope = false, json = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
@@ -59,10 +62,20 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
                                  .tree_lines = options.tree_lines});
 }
 
+// Addresses of Windows images that the recording could not name.
+void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
+  symbols::SymbolizeOptions how;
+  how.pdb_files = pdb.files;
+  how.symbol_path = pdb.symbol_path;
+  how.only_windows = true;
+  say_notes(symbols::symbolize(profile, how).notes);
+}
+
 int run_report(const ReportArguments& options) {
   int status = kDone;
-  const auto profile = read_profile(options.file, "report", status);
+  auto profile = read_profile(options.file, "report", status);
   if (!profile) return status;
+  if (options.pdb.wanted()) name_windows(options.pdb, *profile);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
@@ -88,6 +101,7 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
   forms->require_option(0, 1);
+  add_pdb_options(*command, options->pdb);
   command->add_option("--functions", options->functions, "rows of the function table")
       ->capture_default_str()
       ->check(number_between(0, kMostNumber))

@@ -17,6 +17,7 @@
 #include "cli/errors.h"
 #include "cli/file_kind.h"
 #include "cli/parsing.h"
+#include "cli/pdb_options.h"
 #include "cli/say.h"
 #include "cli/silent.h"
 #include "cli/walk_output.h"
@@ -34,6 +35,7 @@ struct WalkArguments {
   std::string core;
   FileSearch files;
   std::string debug_directory;
+  PdbSearch pdb;
   std::size_t max_frames = 65536;
   double interval = 0.1;  // seconds between two walks
   WalkOutputOptions output;
@@ -99,6 +101,8 @@ class Walks {
       SymbolizerOptions how;
       how.lines = options_.output.text.lines || options_.output.text.inlines;
       how.debug_directory = options_.debug_directory;
+      how.pdb_files = options_.pdb.files;
+      how.symbol_path = options_.pdb.symbol_path;
       symbols_.emplace(Symbolizer::of_target(target_, how));
     }
     turn_.stopped_ns = target_.release();  // names do not need it stopped
@@ -114,6 +118,7 @@ class Walks {
     problems_ |= !target_.problems.empty();
     for (const Error& problem : target_.problems) say_error(subject_, problem);
     for (const std::string& note : target_.notes) say("windlass: {}: {}\n", subject_, note);
+    if (options_.pdb.wanted() && turn_.number == 1) say_notes(symbols_->notes());
   }
 
   Target& target_;
@@ -159,6 +164,7 @@ void register_walk(CLI::App& app, int& status) {
       ->add_option("--debug-dir", options->debug_directory,
                    "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug")
       ->type_name("DIR");
+  add_pdb_options(*command, options->pdb);
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")
       ->capture_default_str()
       ->check(number_between(1, kMostNumber))

@@ -41,6 +41,9 @@ bool options_from_c(const windlass_symbols_options* from, SymbolizerOptions& to)
   to.lines = (given.flags & WINDLASS_SYMBOLS_NO_LINES) == 0;
   to.threads = given.threads;
   if (given.debug_directory != nullptr) to.debug_directory = given.debug_directory;
+  if (given.symbol_path != nullptr) to.symbol_path = given.symbol_path;
+  for (const char* const* file = given.pdb_files; file != nullptr && *file != nullptr; ++file)
+    to.pdb_files.emplace_back(*file);
   return true;
 }
 

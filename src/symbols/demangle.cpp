@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "symbols/demangle_msvc.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -13,6 +14,7 @@ std::string demangle(const char* name) {
   // start with _R, D names with _D. libiberty bounds its recursion. In its automatic style it tries Rust first, and
   // drops Rust's hash unless verbose.
   constexpr std::size_t kLongest = 1 << 16;
+  if (name[0] == '?') return undecorate(name);
   if (name[0] != '_' || std::strchr("ZRD", name[1]) == nullptr || std::strlen(name) > kLongest) return name;
   const int style = name[1] == 'D' ? DMGL_DLANG : DMGL_AUTO;
   char* text = cplus_demangle(name, style | DMGL_PARAMS | DMGL_ANSI);

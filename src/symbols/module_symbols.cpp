@@ -30,7 +30,7 @@ void ModuleSymbols::name_from_map(std::span<const std::uint64_t> addresses, Modu
 
 bool ModuleSymbols::open() {
   if (!pe_ && elf_ == nullptr) {
-    pe_ = PeSymbolFile::open(module_);
+    pe_ = PeSymbolFile::open(module_, options_);
     if (!pe_) elf_ = std::make_unique<SymbolFile>(module_, options_);
   }
   return pe_ || elf_->opened();

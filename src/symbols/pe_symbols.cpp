@@ -1,7 +1,9 @@
 #include "symbols/pe_symbols.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "formats/image/pe_names.h"
 
@@ -68,7 +70,7 @@ PeSymbolFile::PeSymbolFile(MappedFile file, image::PeImage image)
       source_(sources::make_source(image_)),
       tables_(std::make_shared<Tables>(image_, *source_)) {}
 
-std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
+std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module, const SymbolizeOptions& options) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
     auto file = MappedFile::open(path);
@@ -77,30 +79,61 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
     // Without an identity only the descriptor that was kept is certain.
     if (!image || image->build_id() != module.build_id) continue;
     if (module.build_id.empty() && &path != &module.open_path && path != module.open_path) continue;
-    return PeSymbolFile(std::move(*file), std::move(*image));
+    PeSymbolFile opened(std::move(*file), std::move(*image));
+    opened.find_pdb(module, options);
+    return opened;
   }
   return std::nullopt;
 }
 
-void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
+void PeSymbolFile::find_pdb(const profile::Module& module, const SymbolizeOptions& options) {
+  lines_ = options.lines;
+  const std::string_view recorded = image_.pdb_path();
+  WantedPdb wanted{.identity = image_.build_id(),
+                   .name = std::string(recorded.substr(recorded.find_last_of("/\\") + 1)),
+                   .recorded = std::string(recorded),
+                   .images = {}};
+  // A descriptor's path leads to the file that a dump's path of Windows was found at.
+  std::error_code none;
+  for (const std::string& path :
+       {std::filesystem::read_symlink(module.open_path, none).string(), module.open_path, module.path})
+    if (path.starts_with('/') && !path.starts_with("/proc/self/fd/")) wanted.images.push_back(path);
+  if (auto found = symbols::find_pdb(wanted, options, pdb_note_)) pdb_.emplace(std::move(found));
+}
+
+void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   names.opened = true;
-  const auto& [parts, symbols, labels] = *tables_;
+  names.note = pdb_note_;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;
-    const Part part = part_at(parts, rva);
-    auto symbol = symbols.nearest(rva);
-    if (part.function != 0 && (!symbol || symbol->rva < part.begin))
-      symbol = symbols.nearest(static_cast<std::uint32_t>(part.function));
-    const std::uint64_t first = part.function != 0 ? std::min(part.begin, part.function) : part.begin;
-    if (!symbol || symbol->rva < first || !is_code(image_, symbol->rva)) {
-      const auto after = std::ranges::upper_bound(labels, rva, {}, &image::PeSymbols::Symbol::rva);
-      if (after == labels.begin() || std::prev(after)->rva < first) continue;
-      symbol = *std::prev(after);
-    }
-    names.begins[i] = symbol->rva;
-    names.add_line(i, {names.function(symbol->name, {}, 0), 0});
+    if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
+    name_by_symbols(i, rva, names);
   }
+}
+
+void PeSymbolFile::name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names) const {
+  const auto& [parts, symbols, labels] = *tables_;
+  std::optional<pdb::PdbFile::Symbol> of_pdb;  // what the view in `symbol` points into
+  // The public symbol of the PDB file, if that is not before the image's own.
+  const auto nearest = [&](std::uint32_t at) {
+    auto symbol = symbols.nearest(at);
+    of_pdb = pdb_ ? pdb_->public_before(at) : std::nullopt;
+    if (of_pdb && (!symbol || of_pdb->rva >= symbol->rva)) symbol = {of_pdb->rva, of_pdb->name};
+    return symbol;
+  };
+  const Part part = part_at(parts, rva);
+  auto symbol = nearest(rva);
+  if (part.function != 0 && (!symbol || symbol->rva < part.begin))
+    symbol = nearest(static_cast<std::uint32_t>(part.function));
+  const std::uint64_t first = part.function != 0 ? std::min(part.begin, part.function) : part.begin;
+  if (!symbol || symbol->rva < first || !is_code(image_, symbol->rva)) {
+    const auto after = std::ranges::upper_bound(labels, rva, {}, &image::PeSymbols::Symbol::rva);
+    if (after == labels.begin() || std::prev(after)->rva < first) return;
+    symbol = *std::prev(after);
+  }
+  names.begins[index] = symbol->rva;
+  names.add_line(index, {names.function(symbol->name, {}, 0), 0});
 }
 
 }  // namespace windlass::symbols

@@ -27,10 +27,19 @@ struct Job {
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
 
-std::vector<Job> jobs_of(const profile::Profile& profile) {
+// The identity in a CodeView record; build ids of ELF files are in lower case.
+bool is_windows(const profile::Module& module) {
+  constexpr std::size_t kGuid = 32;
+  return module.build_id.size() > kGuid &&
+         module.build_id.find_first_not_of("0123456789ABCDEF") >= kGuid;
+}
+
+std::vector<Job> jobs_of(const profile::Profile& profile, bool only_windows) {
   std::map<std::uint32_t, Job> by_module;
   for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
     const auto& location = profile.locations[i];
+    if (only_windows && (location.module >= profile.modules.size() || !is_windows(profile.modules[location.module])))
+      continue;
     const bool is_nowhere = location.module >= profile.modules.size() && location.address < kKernelHalf;
     if ((location.lines.empty() || location.interpreted) && !is_nowhere)
       by_module[location.module].locations.push_back(i);
@@ -120,7 +129,7 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
     elf_version(EV_CURRENT);
     for (auto& function : profile.functions)  // of code made at run time, as its maker calls them
       if (function.name == function.system_name) function.name = demangle(function.system_name.c_str());
-    auto jobs = jobs_of(profile);
+    auto jobs = jobs_of(profile, options.only_windows);
     stats.modules = jobs.size();
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });
     FunctionMerger functions(profile);

@@ -18,6 +18,9 @@ struct SymbolizeOptions {
   KernelSymbolsAhead* kernel = nullptr;     // what was read of it before; null: nothing
   std::string perf_map_directory = "/tmp";  // of perf-PID.map
   std::string debug_directory{};            // searched before the system's (for the .build-id layout); empty = none
+  std::vector<std::string> pdb_files{};     // tried for each PE image, before those beside it
+  std::string symbol_path{};                // folders of PDB files, as in _NT_SYMBOL_PATH; empty = that
+  bool only_windows = false;                // leave all but PE images unnamed
 };
 
 struct SymbolizeStats {
@@ -38,8 +41,8 @@ struct SymbolizeStats {
 // things that cannot be read stay unnamed and are noted. Not to be called on one Profile from two threads.
 SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options = {}) noexcept;
 
-// Makes C++ (Itanium), Rust (legacy and v0) and D names readable. Drops the hashes of Rust's names. Returns other names
-// unchanged.
+// Makes C++ (Itanium), Rust (legacy and v0) and D names readable, and simple ones of Microsoft's C++. Drops the hashes of
+// Rust's names. Returns other names unchanged.
 [[nodiscard]] std::string demangle(const char* name);
 
 }  // namespace windlass::symbols

@@ -25,6 +25,8 @@ symbols::SymbolizeOptions how(const SymbolizerOptions& options) {
   to.threads = options.threads;
   to.lines = options.lines;
   to.debug_directory = options.debug_directory;
+  to.pdb_files = options.pdb_files;
+  to.symbol_path = options.symbol_path;
   return to;
 }
 

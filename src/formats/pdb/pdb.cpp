@@ -11,13 +11,13 @@ namespace {
 constexpr std::uint64_t kStringTableHeader = 12;  // signature, version of the hash, size
 
 // As the image writes it. The linker counts the age of the DBI stream; tools that add streams count that of the info.
-std::string identity_of(const InfoHeader& info, const DbiHeader& dbi) {
+std::string text_of_identity(const InfoHeader& info, std::uint32_t dbi_age) {
   image::pe::CodeViewRsds record{.magic = image::pe::kRsds,
                                  .guid1 = 0,
                                  .guid2 = 0,
                                  .guid3 = 0,
                                  .guid4 = {},
-                                 .age = dbi.age != 0 ? dbi.age : info.age};
+                                 .age = dbi_age != 0 ? dbi_age : info.age};
   std::memcpy(&record.guid1, info.guid, sizeof(info.guid));
   return image::codeview_identity(ByteView(reinterpret_cast<const std::byte*>(&record), sizeof(record)));
 }
@@ -30,8 +30,16 @@ PdbFile::PdbFile(MsfFile file, const Info& info, Dbi dbi)
       publics_(file_, dbi_.header()),
       types_(file_, kTypeStream),
       ids_(file_, kIdStream),
-      names_(file_.stream(info.names_stream)),
-      identity_(identity_of(info.header, dbi_.header())) {}
+      names_(file_.stream(info.names_stream)) {}
+
+Expected<std::string> PdbFile::identity_of(ByteView bytes) {
+  const auto file = MsfFile::parse(bytes);
+  if (!file) return Failure(file.error());
+  const auto info = file->stream(kInfoStream).at<InfoHeader>(0);
+  if (!info) return Failure(info.error());
+  const auto dbi = file->stream(kDbiStream).at<DbiHeader>(0);
+  return text_of_identity(*info, dbi ? dbi->age : 0);
+}
 
 Expected<PdbFile> PdbFile::parse(ByteView bytes) {
   auto file = MsfFile::parse(bytes);

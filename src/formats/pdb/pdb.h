@@ -39,8 +39,8 @@ class PdbFile {
   // damaged ones.
   [[nodiscard]] static Expected<PdbFile> parse(ByteView bytes);
 
-  // As image::PeImage::build_id().
-  [[nodiscard]] const std::string& identity() const { return identity_; }
+  // As image::PeImage::build_id(). Reads less than parse(), so of FASTLINK files, too. The same errors.
+  [[nodiscard]] static Expected<std::string> identity_of(ByteView bytes);
   // `lines`: with inlined calls, files and lines. None: no procedure is known there.
   [[nodiscard]] std::optional<NamedProcedure> procedure_at(std::uint32_t rva, bool lines);
   struct Symbol {
@@ -67,7 +67,6 @@ class PdbFile {
   Publics publics_;
   TypeStream types_, ids_;
   Stream names_;
-  std::string identity_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Module>> modules_;  // those that were needed
   std::unordered_map<std::string, std::uint32_t> modules_by_name_;            // in lower case; made when needed
   std::size_t kept_ = 0;

@@ -1,0 +1,19 @@
+#include "symbols/pdb_names.h"
+
+namespace windlass::symbols {
+
+bool PdbNames::name(std::size_t index, std::uint32_t rva, bool lines, ModuleNames& names) {
+  const auto procedure = file_->pdb.procedure_at(rva, lines);
+  if (!procedure) return false;
+  names.begins[index] = procedure->begin;
+  for (const pdb::NamedCode& frame : procedure->frames) {
+    // A line counts in the file of the code, which may be another than where the function begins.
+    const bool same_file = frame.file.empty() || frame.file == frame.function_file;
+    const std::uint32_t function = names.function(frame.function, frame.file.empty() ? frame.function_file : frame.file,
+                                                  same_file ? frame.function_line : 0);
+    names.add_line(index, {function, frame.line});
+  }
+  return true;
+}
+
+}  // namespace windlass::symbols
