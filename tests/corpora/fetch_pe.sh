@@ -61,6 +61,8 @@ npm_package watcher-arm64 @parcel/watcher-win32-arm64 2.6.0 \
   sha512-gIZAP23jaHjGWasY/TY6yL7NHFClf0Ga7FN+iINvk+KN94rhm94lYZhFsbYFNcA04/onvGD9kKmiJLJB2HbNwQ==
 npm_package rollup-arm64 @rollup/rollup-win32-arm64-msvc 4.67.4 \
   sha512-FOXOcKhNQpO4Po+Ynan6IbtM67SrXZbgpRJWVYwz53CT5veI7sVzDwVBmWS65N5Imv+wK3SVhIPAl+C5DXXNCg==
+npm_package node-pty node-pty 1.1.0 \
+  sha512-20JqtutY6JPXTUnL0ij1uad7Qe1baT46lyolh2sSENDd4sTzKZ4nmAFkeAARDKwmlLjPx6XKRlwRUxwjOy+lUg==
 debian_package mingw gcc-mingw-w64-x86-64-win32-runtime 12.2.0-14+deb12u1+25.2+b1 \
   ca9f9450f4882d8afbc5331c8f59cbb2f4209a96c3107bec8efff6525de01fc7 '*.dll'
 debian_package wine libwine 8.0~repack-4 \
