@@ -25,9 +25,9 @@
 // .gnu_debuglink: in the file's directory, in its ".debug", or below the debug directories. If DEBUGINFOD_URLS is set,
 // debuginfod servers are asked too.
 //
-// A PDB file must have the GUID and age of its image. It is in SymbolizerOptions::pdb_files, in the image's directory, at
-// the absolute path in the image, or in a folder of the symbol path: FOLDER/x.pdb/GUIDAGE/x.pdb or FOLDER/x.pdb. Symbol
-// servers are never asked. Functions of a PDB file have no parameters in their names.
+// A PDB file must have the GUID and age of its image. It is in SymbolizerOptions::pdb_files, in the image's directory,
+// at the absolute path in the image, or in a folder of the symbol path: FOLDER/x.pdb/GUIDAGE/x.pdb or FOLDER/x.pdb.
+// Symbol servers are never asked. Functions of a PDB file have no parameters in their names.
 //
 // A symbol or debug entry names an address only if its range contains the address. The nearest symbol before the
 // address is never used. A file is used only if it is the mapped file, by its build id, or without a build id by its
@@ -83,8 +83,8 @@ struct SymbolizerOptions {
   std::string debug_directory;  // Searched for .build-id/xx/yyyy.debug before /usr/lib/debug. Empty: none.
   unsigned threads = 0;         // Modules that a batch reads at a time. 0: one a CPU.
   std::uint64_t process = 0;    // For of_space(): the process whose perf map names code without a file. 0: none.
-  std::vector<std::string> pdb_files;  // PDB files of Windows images, tried before those beside the images.
-  std::string symbol_path;             // Folders of PDB files, for example "srv*/symbols". Empty: _NT_SYMBOL_PATH.
+  std::vector<std::string> pdb_files = {};  // PDB files of Windows images, tried before those beside the images.
+  std::string symbol_path = {};             // Folders of PDB files, for example "srv*/symbols". Empty: _NT_SYMBOL_PATH.
 };
 
 // Names the code of a process, dump, space or file. Symbol tables, indexes of debug information and functions are

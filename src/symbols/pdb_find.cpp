@@ -135,9 +135,10 @@ std::unique_ptr<OpenPdb> find_pdb(const WantedPdb& wanted, const SymbolizeOption
     if (note.empty()) note = problem;
   }
   if (note.empty() && !symbol_path.servers.empty())
-    note = fmt::format("symbol server {} is not asked. Way out: fetch the PDB files, and name their folder with "
-                       "--symbol-path",
-                       symbol_path.servers.front());
+    note = fmt::format(
+        "symbol server {} is not asked. Way out: fetch the PDB files, and name their folder with "
+        "--symbol-path",
+        symbol_path.servers.front());
   return nullptr;
 }
 

@@ -26,8 +26,8 @@ class PeSymbolFile {
   // Looks for the PDB file, too.
   [[nodiscard]] static std::optional<PeSymbolFile> open(const profile::Module& module, const SymbolizeOptions& options);
 
-  // `addresses` are ascending RVAs. A procedure of the PDB file names an address that it contains. Other symbols have no
-  // size. Such a symbol names the code behind it up to the next symbol, but not beyond its function, as the function
+  // `addresses` are ascending RVAs. A procedure of the PDB file names an address that it contains. Other symbols have
+  // no size. Such a symbol names the code behind it up to the next symbol, but not beyond its function, as the function
   // table has that, nor beyond the gap between two of the table's functions.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
   [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }

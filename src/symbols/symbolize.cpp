@@ -30,8 +30,7 @@ constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
 // The identity in a CodeView record; build ids of ELF files are in lower case.
 bool is_windows(const profile::Module& module) {
   constexpr std::size_t kGuid = 32;
-  return module.build_id.size() > kGuid &&
-         module.build_id.find_first_not_of("0123456789ABCDEF") >= kGuid;
+  return module.build_id.size() > kGuid && module.build_id.find_first_not_of("0123456789ABCDEF") >= kGuid;
 }
 
 std::vector<Job> jobs_of(const profile::Profile& profile, bool only_windows) {

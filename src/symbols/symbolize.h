@@ -41,8 +41,8 @@ struct SymbolizeStats {
 // things that cannot be read stay unnamed and are noted. Not to be called on one Profile from two threads.
 SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options = {}) noexcept;
 
-// Makes C++ (Itanium), Rust (legacy and v0) and D names readable, and simple ones of Microsoft's C++. Drops the hashes of
-// Rust's names. Returns other names unchanged.
+// Makes C++ (Itanium), Rust (legacy and v0) and D names readable, and simple ones of Microsoft's C++. Drops the hashes
+// of Rust's names. Returns other names unchanged.
 [[nodiscard]] std::string demangle(const char* name);
 
 }  // namespace windlass::symbols

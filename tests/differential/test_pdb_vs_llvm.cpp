@@ -2,7 +2,8 @@
 //
 // - Programs of LLVM's linker: functions, inlined calls, files and lines against the DWARF of the same code, as
 //   llvm-symbolizer reads it. Where the peer has line 0, CodeView goes on with the line before: those are left out.
-// - Programs of Microsoft's linker, from npm packages: procedures, ranges of inlined calls and lines against the dump of
+// - Programs of Microsoft's linker, from npm packages: procedures, ranges of inlined calls and lines against the dump
+// of
 //   llvm-pdbutil. llvm-symbolizer itself crashes on these files (19.1.7).
 #include <gtest/gtest.h>
 
@@ -99,10 +100,9 @@ TEST_P(PdbVsDwarf, EveryAddress) {
     ASSERT_TRUE(mine) << fmt::format("{:#x}", begin + i);
     ASSERT_EQ(mine->frames.size(), peers.size()) << fmt::format("{:#x}", begin + i);
     for (std::size_t frame = 0; frame < peers.size(); ++frame)
-      EXPECT_TRUE(same(mine->frames[frame], peers[frame]))
-          << fmt::format("{:#x}: {} {}:{}, DWARF has {} {}:{}", begin + i, mine->frames[frame].function,
-                         mine->frames[frame].file, mine->frames[frame].line, peers[frame].function, peers[frame].file,
-                         peers[frame].line);
+      EXPECT_TRUE(same(mine->frames[frame], peers[frame])) << fmt::format(
+          "{:#x}: {} {}:{}, DWARF has {} {}:{}", begin + i, mine->frames[frame].function, mine->frames[frame].file,
+          mine->frames[frame].line, peers[frame].function, peers[frame].file, peers[frame].line);
     ++compared;
     inlined += peers.size() > 1;
   }
@@ -248,10 +248,10 @@ void compare_procedures(PdbFile& pdb, const Dump& dump, const std::string& name)
   for (const auto& [begin, merged] : by_begin)
     for (std::uint32_t offset = 0; offset < merged.front()->size; offset += 3) {
       const auto mine = pdb.procedure_at(begin + offset, true);
-      const bool is_same = mine && mine->begin == begin &&
-                           std::ranges::any_of(merged, [&](const DumpedProcedure* procedure) {
-                             return same(mine->frames, *procedure, offset);
-                           });
+      const bool is_same =
+          mine && mine->begin == begin && std::ranges::any_of(merged, [&](const DumpedProcedure* procedure) {
+            return same(mine->frames, *procedure, offset);
+          });
       ++compared;
       inlined += mine && mine->frames.size() > 1;
       if (!is_same && ++different <= 4)

@@ -32,10 +32,10 @@ typedef struct windlass_symbols windlass_symbols;
 /* Options of a handle. */
 typedef struct windlass_symbols_options {
   size_t size;
-  uint32_t flags;              /* WINDLASS_SYMBOLS_NO_LINES. */
-  uint32_t threads;            /* Modules that a call reads at a time; 0: one a CPU. */
-  const char* debug_directory; /* Searched for .build-id/xx/yyyy.debug before /usr/lib/debug; may be NULL. */
-  const char* symbol_path;     /* Folders of PDB files, as in _NT_SYMBOL_PATH; NULL: that variable. */
+  uint32_t flags;               /* WINDLASS_SYMBOLS_NO_LINES. */
+  uint32_t threads;             /* Modules that a call reads at a time; 0: one a CPU. */
+  const char* debug_directory;  /* Searched for .build-id/xx/yyyy.debug before /usr/lib/debug; may be NULL. */
+  const char* symbol_path;      /* Folders of PDB files, as in _NT_SYMBOL_PATH; NULL: that variable. */
   const char* const* pdb_files; /* PDB files of Windows images, ended by NULL; may be NULL. */
 } windlass_symbols_options;
 

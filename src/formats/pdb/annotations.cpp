@@ -56,7 +56,10 @@ class LineProgram {
         offset_ = *operand;
         return true;
       case Op::kChangeOffset: begin_line(*operand); return true;
-      case Op::kChangeLength: end_line(*operand); offset_ += *operand; return true;
+      case Op::kChangeLength:
+        end_line(*operand);
+        offset_ += *operand;
+        return true;
       case Op::kChangeFile: line_.file = *operand; return true;
       case Op::kChangeLine: line_.line += signed_number(*operand); return true;
       case Op::kChangeOffsetAndLine:

@@ -70,9 +70,8 @@ Expected<void> Dbi::read_pieces(const Stream& stream) {
 
 Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
   std::uint64_t at = sizeof(DbiHeader);
-  for (const std::uint32_t size :
-       {header_.modules_size, header_.contributions_size, header_.section_map_size, header_.files_size,
-        header_.type_servers_size, header_.edit_names_size})
+  for (const std::uint32_t size : {header_.modules_size, header_.contributions_size, header_.section_map_size,
+                                   header_.files_size, header_.type_servers_size, header_.edit_names_size})
     at += size;
   std::array<std::uint16_t, kSectionHeaders + 1> streams;
   streams.fill(kNoStream);

@@ -10,7 +10,10 @@
 namespace windlass::pdb {
 
 // The container, msf.cpp.
-inline constexpr std::string_view kMsfMagic("Microsoft C/C++ MSF 7.00\r\n\x1a" "DS\0\0\0", 32);
+inline constexpr std::string_view kMsfMagic(
+    "Microsoft C/C++ MSF 7.00\r\n\x1a"
+    "DS\0\0\0",
+    32);
 inline constexpr std::string_view kOldMsfMagic("Microsoft C/C++ program database 2.00");
 inline constexpr std::string_view kCompressedMagic("Microsoft MSFZ Container");
 inline constexpr std::string_view kPortableMagic("BSJB");  // ECMA-335, II.24.2.1

@@ -11,7 +11,7 @@ namespace windlass::pdb {
 
 struct Info {
   InfoHeader header{};
-  bool minimal = false;                     // made by /DEBUG:FASTLINK
+  bool minimal = false;                    // made by /DEBUG:FASTLINK
   std::uint32_t names_stream = kNoStream;  // "/names": the paths of source files
 };
 

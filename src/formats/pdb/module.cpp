@@ -63,8 +63,7 @@ Expected<Module> Module::read(const Stream& stream, const ModuleInfo& info) {
     if (!symbols) return Failure(symbols.error());
     module.read_symbols(*symbols);
   }
-  const auto lines =
-      stream.bytes(std::uint64_t{info.symbols_size} + info.c11_size, info.c13_size, module.copies_[1]);
+  const auto lines = stream.bytes(std::uint64_t{info.symbols_size} + info.c11_size, info.c13_size, module.copies_[1]);
   if (!lines) return Failure(lines.error());
   module.lines_ = ModuleLines(*lines);
   module.cross_scope_ = CrossScope(*lines);
@@ -87,8 +86,7 @@ void Module::read_symbols(ByteView records) {
     } else if (record->kind == SymbolKind::kSeparatedCode) {
       const auto part = record->bytes.at<SeparatedCodeRecord>(0);
       if (part)
-        separated_.push_back(
-            {{part->section, part->offset}, part->size, {part->parent_section, part->parent_offset}});
+        separated_.push_back({{part->section, part->offset}, part->size, {part->parent_section, part->parent_offset}});
     }
   }
   std::ranges::stable_sort(procedures_, {}, &Procedure::begin);

@@ -26,9 +26,9 @@ struct Procedure {
 };
 
 struct InlinedCall {
-  std::uint32_t id = 0;  // of the function, in the id stream
+  std::uint32_t id = 0;             // of the function, in the id stream
   std::optional<SourceLine> begin;  // of the function
-  SourceLine line;  // of the code that was asked for; 0: not known
+  SourceLine line;                  // of the code that was asked for; 0: not known
 };
 
 class Module {
@@ -57,9 +57,9 @@ class Module {
   void read_symbols(ByteView records);
   void add_procedure(ByteView record, std::uint16_t kind, ByteView behind);
 
-  std::vector<std::byte> copies_[2];  // of symbols and lines that are not in one piece
-  std::vector<Procedure> procedures_;   // ascending
-  std::vector<Separated> separated_;    // ascending
+  std::vector<std::byte> copies_[2];   // of symbols and lines that are not in one piece
+  std::vector<Procedure> procedures_;  // ascending
+  std::vector<Separated> separated_;   // ascending
   ModuleLines lines_;
   CrossScope cross_scope_;
 };

@@ -1,5 +1,5 @@
-// The container of a PDB file: streams that lie in blocks all over the file (MSF 7.00). Reads hostile bytes: every block
-// number and size is checked against the file.
+// The container of a PDB file: streams that lie in blocks all over the file (MSF 7.00). Reads hostile bytes: every
+// block number and size is checked against the file.
 #pragma once
 
 #include <cstddef>

@@ -87,8 +87,7 @@ std::optional<std::uint32_t> PdbFile::module_named(const std::string& name) {
 std::string PdbFile::inlined_name(const Module& module, std::uint32_t id) {
   if (!CrossScope::is_imported(id)) return function_name(ids_, types_, id);
   const auto import = module.cross_scope().import(id);
-  const auto from =
-      import ? module_named(names_.string_at(kStringTableHeader + import->module_name)) : std::nullopt;
+  const auto from = import ? module_named(names_.string_at(kStringTableHeader + import->module_name)) : std::nullopt;
   const auto exporter = from ? this->module(*from) : nullptr;
   const auto exported = exporter != nullptr ? exporter->cross_scope().exported(import->id) : std::nullopt;
   return exported ? function_name(ids_, types_, *exported) : std::string();
@@ -117,8 +116,7 @@ std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool line
   return named;
 }
 
-void PdbFile::add_inlined(const Module& module, const Procedure& procedure, SectionOffset place,
-                          NamedProcedure& to) {
+void PdbFile::add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to) {
   module.inlined_at(procedure, place, [&](const InlinedCall& call) {
     NamedCode frame{.function = inlined_name(module, call.id), .file = {}, .function_file = {}};
     if (frame.function.empty()) return;

@@ -20,16 +20,16 @@
 namespace windlass::pdb {
 
 struct NamedCode {
-  std::string function;         // as the compiler writes it, without parameters
-  std::string file;             // of the code; empty: not known
+  std::string function;  // as the compiler writes it, without parameters
+  std::string file;      // of the code; empty: not known
   std::uint32_t line = 0;
-  std::string function_file;    // where the function begins
+  std::string function_file;  // where the function begins
   std::uint32_t function_line = 0;
 };
 
 // The procedure at an address.
 struct NamedProcedure {
-  std::uint32_t begin = 0;         // RVA
+  std::uint32_t begin = 0;        // RVA
   std::vector<NamedCode> frames;  // the innermost inlined call first, last the procedure
 };
 

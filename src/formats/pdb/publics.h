@@ -27,7 +27,7 @@ class Publics {
  private:
   [[nodiscard]] std::optional<PublicSymbol> symbol(std::uint32_t index, bool with_name) const;
 
-  Stream map_;      // offsets of records, in the order of the addresses
+  Stream map_;  // offsets of records, in the order of the addresses
   Stream records_;
   std::uint64_t map_offset_ = 0;
   std::uint32_t count_ = 0;

@@ -9,10 +9,13 @@ std::size_t numeric_size(ByteView bytes, std::uint64_t at) {
   if (!leaf) return 0;
   if (*leaf < 0x8000) return 2;
   switch (*leaf) {
-    case 0x8000: return 3;               // LF_CHAR
-    case 0x8001: case 0x8002: return 4;  // LF_SHORT, LF_USHORT
-    case 0x8003: case 0x8004: return 6;  // LF_LONG, LF_ULONG
-    case 0x8009: case 0x800a: return 10; // LF_QUADWORD, LF_UQUADWORD
+    case 0x8000: return 3;  // LF_CHAR
+    case 0x8001:
+    case 0x8002: return 4;  // LF_SHORT, LF_USHORT
+    case 0x8003:
+    case 0x8004: return 6;  // LF_LONG, LF_ULONG
+    case 0x8009:
+    case 0x800a: return 10;  // LF_QUADWORD, LF_UQUADWORD
     default: return 0;
   }
 }
@@ -72,8 +75,7 @@ TypeStream::Known TypeStream::nearest(std::uint32_t index) const {
 }
 
 Expected<TypeRecord> TypeStream::record(std::uint32_t index, std::vector<std::byte>& copy) const {
-  if (index < header_.first || index >= header_.end)
-    return fail(ErrorCode::kNotFound, "no such type record", 0, index);
+  if (index < header_.first || index >= header_.end) return fail(ErrorCode::kNotFound, "no such type record", 0, index);
   const Known from = nearest(index);
   if (from.index > index || index - from.index > kMostPassed)
     return fail(ErrorCode::kMalformed, "PDB does not say where a type record is", 0, index);

@@ -23,8 +23,8 @@ class TypeStream {
   TypeStream(const MsfFile& file, std::uint32_t number);
 
   // The record with a number. `copy` holds its bytes if they are not in one piece. Errors: kNotFound, kMalformed,
-  // kOutOfRange. The records have no index by number: starts at the nearest that the stream's hash stream knows, at most
-  // kMostPassed before.
+  // kOutOfRange. The records have no index by number: starts at the nearest that the stream's hash stream knows, at
+  // most kMostPassed before.
   [[nodiscard]] Expected<TypeRecord> record(std::uint32_t index, std::vector<std::byte>& copy) const;
 
  private:

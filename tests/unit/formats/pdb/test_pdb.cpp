@@ -134,11 +134,13 @@ TEST(Pdb, WhatIsRefused) {
   bytes = whole;
   set_omap(bytes);
   EXPECT_NE(refusal(bytes).find("OMAP"), std::string::npos) << refusal(bytes);
-  for (const auto& [magic, word] : std::vector<std::pair<std::string, std::string>>{
-           {"Microsoft C/C++ program database 2.00\r\n", "before 1998"},
-           {"Microsoft MSFZ Container\r\n", "compressed"},
-           {"BSJB", "portable"},
-           {"\x7f" "ELF", "not a PDB"}}) {
+  for (const auto& [magic, word] :
+       std::vector<std::pair<std::string, std::string>>{{"Microsoft C/C++ program database 2.00\r\n", "before 1998"},
+                                                        {"Microsoft MSFZ Container\r\n", "compressed"},
+                                                        {"BSJB", "portable"},
+                                                        {"\x7f"
+                                                         "ELF",
+                                                         "not a PDB"}}) {
     bytes = whole;
     std::memcpy(bytes.data(), magic.data(), magic.size());
     EXPECT_NE(refusal(bytes).find(word), std::string::npos) << refusal(bytes);
