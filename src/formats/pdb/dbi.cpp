@@ -25,7 +25,7 @@ Expected<Dbi> Dbi::read(const MsfFile& file) {
   dbi.header_ = *header;
   if (const auto read = dbi.read_sections(file, stream); !read) return Failure(read.error());
   if (const auto read = dbi.read_modules(stream); !read) return Failure(read.error());
-  if (const auto read = dbi.read_pieces(stream); !read) return Failure(read.error());
+  if (const auto read = dbi.find_pieces(); !read) return Failure(read.error());
   return dbi;
 }
 
@@ -49,23 +49,49 @@ Expected<void> Dbi::read_modules(const Stream& stream) {
   return {};
 }
 
-Expected<void> Dbi::read_pieces(const Stream& stream) {
-  std::vector<std::byte> copy;
-  const auto list =
-      stream.bytes(sizeof(DbiHeader) + std::uint64_t{header_.modules_size}, header_.contributions_size, copy);
-  if (!list) return Failure(list.error());
-  if (list->empty()) return {};
-  const auto version = list->at<std::uint32_t>(0);
+Expected<void> Dbi::find_pieces() {
+  const std::uint64_t at = sizeof(DbiHeader) + std::uint64_t{header_.modules_size};
+  if (header_.contributions_size == 0) return {};
+  if (at + header_.contributions_size > stream_.size())
+    return fail(ErrorCode::kOutOfRange, "PDB list of code reaches past the end of its stream", at);
+  const auto version = stream_.at<std::uint32_t>(at);
   if (!version) return Failure(version.error());
   if (*version != kContributionsV60 && *version != kContributionsV2)
-    return fail(ErrorCode::kUnsupported, "PDB lists code in an unknown format", list->origin(), *version);
-  const std::size_t size = *version == kContributionsV2 ? sizeof(Contribution) + 4 : sizeof(Contribution);
-  pieces_.reserve(list->size() / size);
-  for (std::uint64_t at = 4; const auto piece = list->at<Contribution>(at); at += size)
-    if ((piece->characteristics & kExecutable) != 0 && piece->size != 0)
-      pieces_.push_back({{piece->section, piece->offset}, piece->size, piece->module});
-  if (!std::ranges::is_sorted(pieces_, {}, &Piece::begin)) std::ranges::stable_sort(pieces_, {}, &Piece::begin);
+    return fail(ErrorCode::kUnsupported, "PDB lists code in an unknown format", at, *version);
+  pieces_at_ = at + sizeof(*version);
+  piece_size_ = sizeof(Contribution) + (*version == kContributionsV2 ? 4 : 0);
+  piece_count_ = (header_.contributions_size - 4) / piece_size_;
   return {};
+}
+
+std::optional<Dbi::Piece> Dbi::stored_piece(std::uint32_t index) const {
+  const auto piece = stream_.at<Contribution>(pieces_at_ + std::uint64_t{index} * piece_size_);
+  if (!piece) return std::nullopt;
+  const bool code = (piece->characteristics & kExecutable) != 0 && piece->size != 0;
+  return Piece{{piece->section, piece->offset}, piece->size, piece->module, code};
+}
+
+std::optional<Dbi::Piece> Dbi::search_stored(SectionOffset place) const {
+  std::optional<Piece> last;
+  for (std::uint32_t begin = 0, end = piece_count_; begin < end;) {
+    const std::uint32_t middle = begin + (end - begin) / 2;
+    const auto piece = stored_piece(middle);
+    if (!piece) return std::nullopt;
+    if (piece->begin <= place) {
+      last = piece;
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return last;
+}
+
+void Dbi::read_pieces() {
+  pieces_.emplace();
+  for (std::uint32_t i = 0; i < piece_count_; ++i)
+    if (const auto piece = stored_piece(i); piece && piece->code) pieces_->push_back(*piece);
+  std::ranges::stable_sort(*pieces_, {}, &Piece::begin);
 }
 
 Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
@@ -87,12 +113,15 @@ Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
   return {};
 }
 
-std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) const {
-  const auto after = std::ranges::upper_bound(pieces_, place, {}, &Piece::begin);
-  if (after == pieces_.begin()) return std::nullopt;
-  const Piece& piece = *std::prev(after);
-  if (piece.begin.section != place.section || place.offset - piece.begin.offset >= piece.size) return std::nullopt;
-  return piece.module < modules_.size() ? std::optional<std::uint32_t>(piece.module) : std::nullopt;
+std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) {
+  std::optional<Piece> found = pieces_ ? std::nullopt : search_stored(place);
+  if (!found || !found->contains(place)) {
+    if (!pieces_) read_pieces();
+    const auto after = std::ranges::upper_bound(*pieces_, place, {}, &Piece::begin);
+    if (after == pieces_->begin() || !std::prev(after)->contains(place)) return std::nullopt;
+    found = *std::prev(after);
+  }
+  return found->module < modules_.size() ? std::optional<std::uint32_t>(found->module) : std::nullopt;
 }
 
 std::optional<SectionOffset> Dbi::place_of(std::uint32_t rva) const {

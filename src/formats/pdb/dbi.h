@@ -28,7 +28,7 @@ struct SectionOffset {
 
 class Dbi {
  public:
-  // Reads the lists of modules, of their code and of sections. Errors: kUnsupported for a PDB with addresses that were
+  // Reads the lists of modules and sections. Errors: kUnsupported for a PDB with addresses that were
   // changed after the link (OMAP), or without sections. kMalformed, kOutOfRange.
   [[nodiscard]] static Expected<Dbi> read(const MsfFile& file);
 
@@ -36,8 +36,9 @@ class Dbi {
   [[nodiscard]] std::span<const ModuleInfo> modules() const { return modules_; }
   // The path of the object file.
   [[nodiscard]] std::string name_of(const ModuleInfo& module) const { return stream_.string_at(module.name_at); }
-  // The module that the code at a place belongs to.
-  [[nodiscard]] std::optional<std::uint32_t> module_at(SectionOffset place) const;
+  // The module that the code at a place belongs to. Linkers sort the list of all code: a search in the file finds the
+  // place. The first place that is not found costs a reading of the whole list.
+  [[nodiscard]] std::optional<std::uint32_t> module_at(SectionOffset place);
 
   // Between RVAs and places. None: in no section.
   [[nodiscard]] std::optional<SectionOffset> place_of(std::uint32_t rva) const;
@@ -48,18 +49,28 @@ class Dbi {
     SectionOffset begin;
     std::uint32_t size;
     std::uint16_t module;
+    bool code;
+
+    [[nodiscard]] bool contains(SectionOffset place) const {
+      return code && begin.section == place.section && place.offset - begin.offset < size;
+    }
   };
   struct Section {
     std::uint32_t rva, size;
   };
   Expected<void> read_modules(const Stream& stream);
-  Expected<void> read_pieces(const Stream& stream);
+  Expected<void> find_pieces();
+  [[nodiscard]] std::optional<Piece> stored_piece(std::uint32_t index) const;
+  [[nodiscard]] std::optional<Piece> search_stored(SectionOffset place) const;
+  void read_pieces();
   Expected<void> read_sections(const MsfFile& file, const Stream& stream);
 
   Stream stream_;
   DbiHeader header_{};
   std::vector<ModuleInfo> modules_;
-  std::vector<Piece> pieces_;  // ascending
+  std::uint64_t pieces_at_ = 0;  // in the stream
+  std::uint32_t piece_size_ = 0, piece_count_ = 0;
+  std::optional<std::vector<Piece>> pieces_;  // of code, ascending; none: not needed yet
   std::vector<Section> sections_;
 };
 
