@@ -74,20 +74,17 @@ TypeStream::Known TypeStream::nearest(std::uint32_t index) const {
   return best;
 }
 
-Expected<TypeRecord> TypeStream::record(std::uint32_t index, std::vector<std::byte>& copy) const {
-  if (index < header_.first || index >= header_.end) return fail(ErrorCode::kNotFound, "no such type record", 0, index);
+std::optional<TypeRecord> TypeStream::record(std::uint32_t index, std::vector<std::byte>& copy) const {
+  if (index < header_.first || index >= header_.end) return std::nullopt;
   const Known from = nearest(index);
-  if (from.index > index || index - from.index > kMostPassed)
-    return fail(ErrorCode::kMalformed, "PDB does not say where a type record is", 0, index);
+  if (from.index > index || index - from.index > kMostPassed) return std::nullopt;
   std::uint64_t at = std::uint64_t{header_.header_size} + from.offset;
   for (std::uint32_t i = from.index;; ++i) {
     const auto header = records_.at<RecordHeader>(at);
-    if (!header) return Failure(header.error());
-    if (header->size < 2) return fail(ErrorCode::kMalformed, "type record of an impossible size", at, header->size);
+    if (!header || header->size < 2) return std::nullopt;
     if (i == index) {
       const auto bytes = records_.bytes(at + sizeof(RecordHeader), header->size - 2u, copy);
-      if (!bytes) return Failure(bytes.error());
-      return TypeRecord{static_cast<TypeKind>(header->kind), *bytes};
+      return bytes ? std::optional(TypeRecord{static_cast<TypeKind>(header->kind), *bytes}) : std::nullopt;
     }
     at += 2u + header->size;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,10 @@ class TypeStream {
   // A stream that is absent or damaged has no records.
   TypeStream(const MsfFile& file, std::uint32_t number);
 
-  // The record with a number. `copy` holds its bytes if they are not in one piece. Errors: kNotFound, kMalformed,
-  // kOutOfRange. The records have no index by number: starts at the nearest that the stream's hash stream knows, at
-  // most kMostPassed before.
-  [[nodiscard]] Expected<TypeRecord> record(std::uint32_t index, std::vector<std::byte>& copy) const;
+  // The record with a number; none: it cannot be found. `copy` holds its bytes if they are not in one piece. The
+  // records have no index by number: starts at the nearest that the stream's hash stream knows, at most kMostPassed
+  // before.
+  [[nodiscard]] std::optional<TypeRecord> record(std::uint32_t index, std::vector<std::byte>& copy) const;
 
  private:
   static constexpr std::uint32_t kMostPassed = 1 << 20;
