@@ -109,7 +109,7 @@ Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
   const Stream sections = file.stream(streams[kSectionHeaders]);
   if (sections.size() == 0) return fail(ErrorCode::kUnsupported, "PDB without the headers of sections", at);
   for (std::uint64_t next = 0; const auto section = sections.at<SectionHeader>(next); next += sizeof(SectionHeader))
-    sections_.push_back({section->rva, std::max(section->virtual_size, section->file_size)});
+    sections_.push_back({section->rva, std::min(std::max(section->virtual_size, section->file_size), ~section->rva)});
   return {};
 }
 

@@ -17,7 +17,7 @@ bool begins_with(ByteView file, std::string_view magic) {
 Expected<void> check_magic(ByteView file) {
   if (begins_with(file, kMsfMagic)) return {};
   if (begins_with(file, kOldMsfMagic)) return fail(ErrorCode::kUnsupported, "PDB of a format before 1998", 0);
-  if (begins_with(file, kCompressedMagic)) return fail(ErrorCode::kUnsupported, "compressed PDB (MSFZ)", 0);
+  if (begins_with(file, kCompressedMagic)) return fail(ErrorCode::kUnsupported, "compressed PDB file (MSFZ)", 0);
   if (begins_with(file, kPortableMagic)) return fail(ErrorCode::kUnsupported, "portable PDB of .NET", 0);
   return fail(ErrorCode::kUnsupported, "not a PDB file", 0);
 }

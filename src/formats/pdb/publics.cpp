@@ -38,7 +38,8 @@ std::optional<PublicSymbol> Publics::nearest(SectionOffset place) const {
   SectionOffset best_place;
   for (std::uint32_t passed = 0; begin > 0 && passed < kMostPassed; ++passed, --begin) {
     const auto found = symbol(begin - 1, false);
-    if (!found || found->place.section != place.section || (best && found->place != best_place)) break;
+    if (!found || found->place > place || found->place.section != place.section || (best && found->place != best_place))
+      break;
     if ((found->flags & (kPublicCode | kPublicFunction)) == 0) continue;
     best = begin - 1;
     best_place = found->place;
