@@ -126,13 +126,15 @@ std::unique_ptr<OpenPdb> find_pdb(const WantedPdb& wanted, const SymbolizeOption
   const SymbolPath symbol_path = parse_symbol_path(!options.symbol_path.empty() ? options.symbol_path.c_str()
                                                    : environment != nullptr     ? environment
                                                                                 : "");
+  std::string of_given;  // said even if another place has the file
   for (const Candidate& candidate : candidates_of(wanted, options, symbol_path)) {
     std::string problem;
     if (auto found = open_pdb(candidate, wanted, problem)) {
-      note.clear();
+      note = of_given;
       return found;
     }
     if (note.empty()) note = problem;
+    if (candidate.given && of_given.empty()) of_given = problem;
   }
   if (note.empty() && !symbol_path.servers.empty())
     note = fmt::format(

@@ -32,7 +32,7 @@ struct OpenPdb {
 };
 
 // Null if there is none with the image's identity. Then `note` is a sentence about a file that was refused or a server
-// that was not asked; empty if there is nothing to say.
+// that was not asked. Otherwise about a file that was given and is not used. Empty: there is nothing to say.
 [[nodiscard]] std::unique_ptr<OpenPdb> find_pdb(const WantedPdb& wanted, const SymbolizeOptions& options,
                                                 std::string& note);
 

@@ -255,5 +255,33 @@ TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
   EXPECT_GT(verdict.named, 500u);
 }
 
+#ifdef WINDLASS_PDB_FOLDER
+// A program of Clang's, whose image has no symbols and exports nothing.
+TEST(RecordWine, NamesFromThePdbFile) {
+  if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (find_wine().empty()) GTEST_SKIP() << "SKIPPED: there is no Wine (package wine64)";
+  const std::string file = testing::TempDir() + fmt::format("windlass-wine-pdb-{}.pb.gz", getpid());
+  profile::Profile profile;
+  ASSERT_NO_FATAL_FAILURE(record(WINDLASS_PDB_FOLDER "/deep.exe", file, profile));
+  std::uint64_t frames = 0, named = 0, inlined = 0;
+  for (const auto& sample : profile.samples)
+    for (const std::uint32_t index : sample.locations) {
+      const auto& location = profile.locations[index];
+      if (location.module == profile::kNone || !profile.modules[location.module].path.ends_with("/deep.exe")) continue;
+      frames += sample.count;
+      inlined += location.lines.size() > 1 ? sample.count : 0;
+      if (location.lines.empty()) continue;
+      const auto& function = profile.functions[location.lines.back().function];
+      named += function.name.starts_with("work::") || function.name == "start" ? sample.count : 0;
+      EXPECT_TRUE(function.file.ends_with("/deep.cpp")) << function.name << " in " << function.file;
+      EXPECT_NE(location.lines.back().line, 0U) << function.name;
+    }
+  fmt::print("{} frames in deep.exe, {} named, {} with inlined calls\n", frames, named, inlined);
+  EXPECT_GT(frames, 1000U);
+  EXPECT_EQ(named, frames);
+  EXPECT_GT(inlined, 0U);
+}
+#endif
+
 }  // namespace
 }  // namespace windlass::test

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "support/synthetic_profile.h"
@@ -81,6 +83,43 @@ TEST_F(ReportCommand, WhatIsWrongAndWhoseFaultItIs) {
   EXPECT_EQ(run(report_ + directory_ + "/text").status, 1);
   EXPECT_EQ(run(report_ + "--folded " + file_ + " > /dev/full").status, 3);
 }
+
+#ifdef WINDLASS_PDB_FOLDER
+// Addresses of Windows images that the recording left unnamed, and no others.
+TEST_F(ReportCommand, NamesFromPdbFiles) {
+  const std::string program = WINDLASS_PDB_FOLDER "/program-x86_64";
+  const auto image_file = MappedFile::open(program + ".exe");
+  ASSERT_TRUE(image_file);
+  const auto image = image::PeImage::parse(image_file->bytes());
+  ASSERT_TRUE(image);
+  profile::Profile profile = testing::synthetic_profile();
+  profile.modules.push_back({.path = "/gone/program.exe", .build_id = image->build_id()});
+  profile.modules.push_back({.path = program + ".exe", .build_id = image->build_id()});
+  profile.modules.push_back({.path = "/proc/self/exe", .build_id = "00"});
+  const auto first = static_cast<std::uint32_t>(profile.locations.size());
+  const auto modules = static_cast<std::uint32_t>(profile.modules.size());
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    profile.locations.push_back({.module = modules - 3 + i, .address = image->entry()});
+    auto sample = profile.samples.front();
+    sample.locations = {first + i};
+    profile.samples.push_back(sample);
+  }
+  ASSERT_TRUE(exporter::write_pprof_file(profile, file_));
+  const auto count = [](const std::string& text, const std::string& word) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(run(report_ + "--folded " + file_).output, ";start "), 0U);
+  const auto named = run(report_ + "--folded --pdb " + program + ".pdb " + file_);
+  EXPECT_EQ(named.status, 0) << named.output;
+  EXPECT_EQ(count(named.output, ";start "), 1U) << named.output;
+  const auto wrong = run(report_ + "--folded --pdb " + directory_ + "/nosuch.pdb --symbol-path /nowhere " + file_);
+  EXPECT_EQ(wrong.status, 0);
+  EXPECT_NE(wrong.output.find("windlass: " + directory_ + "/nosuch.pdb: No such file"), std::string::npos)
+      << wrong.output;
+}
+#endif
 
 }  // namespace
 }  // namespace windlass

@@ -49,7 +49,7 @@ std::string Stream::string_at(std::uint64_t offset, std::size_t limit) const {
   std::string text;
   while (offset < size_ && text.size() < limit) {
     const ByteView from = rest_of_block(offset);
-    const std::size_t there = std::min<std::uint64_t>({from.size(), size_ - offset, limit - text.size()});
+    const auto there = std::min<std::uint64_t>({from.size(), size_ - offset, limit - text.size()});
     const std::string_view piece(reinterpret_cast<const char*>(from.data()), there);
     const std::size_t end = piece.find('\0');
     text += piece.substr(0, end);

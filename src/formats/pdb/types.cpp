@@ -96,7 +96,7 @@ std::string function_name(const TypeStream& ids, const TypeStream& types, std::u
   if (!function) return {};
   if (function->kind != TypeKind::kFunctionId && function->kind != TypeKind::kMemberFunctionId) return {};
   const std::uint32_t within = function->bytes.at<std::uint32_t>(0).value_or(0);
-  const std::string name = text_at(function->bytes, 8);
+  std::string name = text_at(function->bytes, 8);
   if (within == 0 || name.empty()) return name;
   const std::string scope =
       function->kind == TypeKind::kMemberFunctionId ? type_name(types, within) : scope_name(ids, within);
