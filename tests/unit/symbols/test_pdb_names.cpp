@@ -13,10 +13,12 @@
 
 #include "base/mapped_file.h"
 #include "formats/image/pe.h"
+#include "support/minidump_writer.h"
 #include "symbols/demangle_msvc.h"
 #include "symbols/pdb_find.h"
 #include "windlass/c/symbols.h"
 #include "windlass/symbols.h"
+#include "windlass/target.h"
 
 namespace windlass {
 namespace {
@@ -166,6 +168,37 @@ TEST_F(PdbNamesTest, PublicSymbols) {
     found = true;
   }
   EXPECT_TRUE(found);
+}
+
+// The image of a dump is found by --sysroot. Its PDB file is beside that, or in the symbol path.
+TEST_F(PdbNamesTest, MinidumpOfWindows) {
+  const auto image_file = MappedFile::open(program_);
+  const auto image = image::PeImage::parse(image_file->bytes());
+  test::MinidumpWriter writer(Architecture::kX86_64);
+  writer.windows = true;
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::instruction(image->image_base() + entry_));
+  writer.threads.push_back({1, registers, "main"});
+  writer.modules.push_back({.begin = image->image_base(),
+                            .size = image->image_size(),
+                            .path = "C:\\app\\program-x86_64.exe",
+                            .timestamp = image->timestamp()});
+  const std::vector<std::byte> bytes = writer.write();
+  const std::string dump = folder_ / "app.dmp";
+  std::ofstream(dump, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const auto target = open_minidump(dump, {.files = {.sysroot = folder_ / "image", .executable = {}}});
+  ASSERT_TRUE(target) << target.error().text();
+  put_pdb(folder_ / "store/program-x86_64.pdb" / identity_ / "program-x86_64.pdb");
+  const CodeAddress pc = CodeAddress::instruction(image->image_base() + entry_);
+  EXPECT_TRUE(Symbolizer::of_target(*target).name(pc).frames.empty());
+  const auto by_store = Symbolizer::of_target(*target, {.debug_directory = {}, .symbol_path = folder_ / "store"});
+  ASSERT_FALSE(by_store.name(pc).frames.empty());
+  EXPECT_EQ(by_store.name(pc).frames.back().function, "start");
+  put_pdb(folder_ / "image/program-x86_64.pdb");
+  const auto beside = Symbolizer::of_target(*target);
+  ASSERT_FALSE(beside.name(pc).frames.empty());
+  EXPECT_EQ(beside.name(pc).frames.back().function, "start");
 }
 
 TEST_F(PdbNamesTest, InterfaceOfC) {
