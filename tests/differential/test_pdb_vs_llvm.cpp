@@ -22,6 +22,7 @@
 #include "differential/peer.h"
 #include "formats/image/pe.h"
 #include "formats/pdb/pdb.h"
+#include "support/pe_corpora.h"
 
 namespace windlass {
 namespace {
@@ -283,7 +284,7 @@ void compare_lines(PdbFile& pdb, const Dump& dump, const std::string& name) {
 TEST(PdbVsLlvm, ProgramsOfMicrosoftsLinker) {
   if (!peer::have("llvm-pdbutil-19")) GTEST_SKIP() << "llvm-pdbutil-19 is not installed";
   const std::string folder = WINDLASS_PE_CORPORA "/node-pty/prebuilds";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no PDB files of npm packages: " << folder;
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".pdb") continue;
