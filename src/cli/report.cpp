@@ -68,14 +68,15 @@ void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
   how.pdb_files = pdb.files;
   how.symbol_path = pdb.symbol_path;
   how.only_windows = true;
-  say_notes(symbols::symbolize(profile, how).notes);
+  const symbols::SymbolizeStats named = symbols::symbolize(profile, how);
+  if (pdb.wanted()) say_notes(named.notes);
 }
 
 int run_report(const ReportArguments& options) {
   int status = kDone;
   auto profile = read_profile(options.file, "report", status);
   if (!profile) return status;
-  if (options.pdb.wanted()) name_windows(options.pdb, *profile);
+  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) name_windows(options.pdb, *profile);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
