@@ -27,12 +27,12 @@ std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
 
 std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address, std::uint32_t name) {
   const Place place{use, name, address};
-  const auto found = location_numbers_.find(place);
-  if (found != location_numbers_.end()) return found->second;
+  const auto known = location_numbers_.find(place.hash(), [&](std::uint32_t i) { return locations_[i] == place; });
+  if (known) return *known;
   if (locations_.size() >= kMaxLocations) return profile::kNone;
   const auto number = static_cast<std::uint32_t>(locations_.size());
   locations_.push_back(place);
-  location_numbers_.emplace(place, number);
+  location_numbers_.add(number, [this](std::uint32_t i) { return locations_[i].hash(); });
   return number;
 }
 
@@ -45,41 +45,39 @@ std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid,
   return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias, name);
 }
 
-std::uint32_t Aggregator::string(std::string_view text) {
+std::uint16_t Aggregator::comm(std::string_view text) {
   text = text.substr(0, text.find('\0'));
   if (const auto found = string_numbers_.find(std::string(text)); found != string_numbers_.end()) return found->second;
-  if (strings_.size() >= kMaxStrings) return profile::kNone;
-  const auto number = static_cast<std::uint32_t>(strings_.size());
+  if (strings_.size() >= kMaxStrings) return kNoComm;
+  const auto number = static_cast<std::uint16_t>(strings_.size());
   strings_.emplace_back(text);
   string_numbers_.emplace(text, number);
   return number;
 }
 
+std::uint64_t Aggregator::SampleKey::hash() const {
+  const std::uint64_t rest = std::uint64_t{comm} << 16 | std::uint64_t{end} << 8 | certainty;
+  return mix(mix(mix(stack, tgid), tid), rest) >> 16;
+}
+
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
-  const std::uint32_t comm = string(stack.comm);
-  std::uint64_t hash = mix(mix(mix(stack.end | std::uint64_t{stack.certainty} << 8, stack.tgid), stack.tid), comm);
-  for (const std::uint32_t frame : frames) hash = mix(hash, frame);
-  const auto [first, last] = by_hash_.equal_range(hash);
-  for (auto candidate = first; candidate != last; ++candidate) {
-    const Stored& stored = samples_[candidate->second];
-    if (stored.tgid == stack.tgid && stored.tid == stack.tid && stored.comm == comm && stored.end == stack.end &&
-        stored.certainty == stack.certainty &&
-        std::equal(frames.begin(), frames.end(), frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame),
-                   frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame + stored.frame_count)))
-      return candidate->second;
+  std::optional<std::uint32_t> at = StackTree::kEmpty;
+  for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
+  if (at) {
+    const SampleKey key{*at, stack.tgid, stack.tid, comm(stack.comm), stack.end, stack.certainty};
+    const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
+    if (known) return *known;
+    if (samples_.size() < kMaxSamples || frames.empty()) {
+      samples_.push_back({0, key});
+      sample_numbers_.add(static_cast<std::uint32_t>(samples_.size() - 1),
+                          [this](std::uint32_t i) { return samples_[i].key.hash(); });
+      return samples_.size() - 1;
+    }
   }
-  const bool full = frames_.size() + frames.size() > kMaxFrames || samples_.size() >= kMaxSamples;
-  if (full && !frames.empty()) {  // its count, at least, without the stack
-    StackRecord bare;
-    bare.end = stack.end;
-    bare.certainty = stack.certainty;
-    return find_or_store(bare, {});
-  }
-  samples_.push_back({hash, frames_.size(), 0, static_cast<std::uint32_t>(frames.size()), stack.tgid, stack.tid, comm,
-                      stack.end, stack.certainty});
-  frames_.insert(frames_.end(), frames.begin(), frames.end());
-  by_hash_.emplace(hash, samples_.size() - 1);
-  return samples_.size() - 1;
+  StackRecord bare;  // its count, at least, without the stack
+  bare.end = stack.end;
+  bare.certainty = stack.certainty;
+  return find_or_store(bare, {});
 }
 
 std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::uint64_t count) {
@@ -103,18 +101,30 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
 }
 
 void Aggregator::add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps) {
-  counted_.try_emplace(key, add(stack, maps, 1));
+  const auto sample = static_cast<std::uint32_t>(add(stack, maps, 1));
+  if (sample_of(key)) return;
+  counted_.push_back({key, sample});
+  counted_numbers_.add(static_cast<std::uint32_t>(counted_.size() - 1),
+                       [this](std::uint32_t i) { return hash_of(counted_[i].key); });
+}
+
+std::optional<std::uint32_t> Aggregator::sample_of(const wl_stack_key& key) const {
+  const auto number = counted_numbers_.find(hash_of(key), [&](std::uint32_t i) {
+    const wl_stack_key& other = counted_[i].key;
+    return other.hash == key.hash && other.tgid == key.tgid && other.tid == key.tid;
+  });
+  if (!number) return std::nullopt;
+  return counted_[*number].sample;
 }
 
 std::vector<std::uint64_t> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
   std::vector<std::uint64_t> total(samples_.size());
   for (std::size_t i = 0; i < samples_.size(); ++i) total[i] = samples_[i].count;
   counts([&](const wl_stack_key& key, std::uint64_t count) {
-    const auto known = counted_.find(key);
-    if (known == counted_.end())
-      unknown += count;
+    if (const auto known = sample_of(key))
+      total[*known] += count;
     else
-      total[known->second] += count;
+      unknown += count;
   });
   return total;
 }
@@ -123,6 +133,7 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
   const auto total = totals(counts, unknown);
   for (std::size_t i = 0; i < samples_.size(); ++i) samples_[i].count = total[i];
   counted_.clear();
+  counted_numbers_.clear();
 }
 
 void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const {
@@ -181,16 +192,16 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
   const auto total = totals(counts, unknown);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     if (total[i] == 0) continue;
-    const Stored& stored = samples_[i];
+    const SampleKey& key = samples_[i].key;
     profile::Sample& sample = profile.samples.emplace_back();
-    const auto first = frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame);
-    sample.locations.assign(first, first + stored.frame_count);
+    for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
+      sample.locations.push_back(stacks_.frame(at));
     sample.count = total[i];
-    sample.pid = stored.tgid;
-    sample.tid = stored.tid;
-    sample.comm = stored.comm;
-    sample.end = stored.end;
-    sample.certainty = stored.certainty;
+    sample.pid = key.tgid;
+    sample.tid = key.tid;
+    sample.comm = key.comm == kNoComm ? profile::kNone : key.comm;
+    sample.end = key.end;
+    sample.certainty = key.certainty;
   }
   return profile;
 }
@@ -200,14 +211,17 @@ std::vector<Aggregator::Truncation> Aggregator::truncations(const Counts& counts
   const auto total = totals(counts, unknown);
   std::map<std::pair<std::uint8_t, std::uint32_t>, std::uint64_t> sums;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    const Stored& stored = samples_[i];
-    if (!profile::is_truncated(stored.end) || total[i] == 0) continue;
+    const SampleKey& key = samples_[i].key;
+    if (!profile::is_truncated(key.end) || total[i] == 0) continue;
+    std::uint32_t outermost = key.stack;
+    while (outermost != StackTree::kEmpty && stacks_.caller(outermost) != StackTree::kEmpty)
+      outermost = stacks_.caller(outermost);
     std::uint32_t module = profile::kNone;
-    if (stored.frame_count != 0) {
-      const ModuleUse& use = uses_[locations_[frames_[stored.first_frame + stored.frame_count - 1]].module];
+    if (outermost != StackTree::kEmpty) {
+      const ModuleUse& use = uses_[locations_[stacks_.frame(outermost)].module];
       if (use.kind == ModuleUse::Kind::kRegistry) module = use.number;
     }
-    sums[{stored.end, module}] += total[i];
+    sums[{key.end, module}] += total[i];
   }
   std::vector<Truncation> sorted;
   for (const auto& [what, count] : sums) sorted.push_back({what.first, what.second, count});

@@ -1,11 +1,14 @@
 // Sampled stacks -> Profile: equal stacks are one sample, equal code addresses one location.
 //
-// Bounds: kMaxFrames frames of distinct stacks (128 MB), kMaxSamples distinct samples, kMaxLocations code addresses and
-// kMaxStrings command names. What no longer fits is counted in a sample without frames, so that no sample is lost.
+// Bounds: kMaxFrames frames of distinct stacks, of which stacks share those of their callers (up to 256 MB),
+// kMaxSamples distinct samples, kMaxLocations code addresses and kMaxStrings command names. What no longer fits is
+// counted in a sample without frames, so that no sample is lost.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +18,8 @@
 #include "profiler/processes/process_table.h"
 #include "profiler/profile/profile.h"
 #include "profiler/samples/code_names.h"
+#include "profiler/samples/number_table.h"
+#include "profiler/samples/stack_tree.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
 
@@ -33,10 +38,10 @@ struct StackRecord {
 
 class Aggregator {
  public:
-  static constexpr std::size_t kMaxFrames = std::size_t{32} << 20;
+  static constexpr std::size_t kMaxFrames = std::size_t{16} << 20;
   static constexpr std::size_t kMaxSamples = std::size_t{4} << 20;
   static constexpr std::size_t kMaxLocations = std::size_t{8} << 20;
-  static constexpr std::size_t kMaxStrings = 65536;
+  static constexpr std::size_t kMaxStrings = 65535;
   static constexpr std::size_t kMaxAnonymousModules = 16384;  // one a process; later processes share one
 
   // Adds `count` samples with this stack. `maps`: the process's as of the sample; null = unknown. Returns the sample's
@@ -78,29 +83,25 @@ class Aggregator {
     std::uint32_t name;
     std::uint64_t address;
     bool operator==(const Place&) const = default;
+    [[nodiscard]] std::uint64_t hash() const { return mix(mix(address, module), name) >> 16; }
   };
-  struct PlaceHash {
-    std::size_t operator()(const Place& place) const {
-      return (place.address ^ (std::uint64_t{place.module} << 44) ^ (std::uint64_t{place.name} << 24)) *
-                 0x9e3779b97f4a7c15ull >>
-             7;
-    }
-  };
-  struct Stored {
-    std::uint64_t hash;
-    std::uint64_t first_frame;  // in frames_
-    std::uint64_t count;
-    std::uint32_t frame_count;
-    std::uint32_t tgid, tid, comm;
+  // What tells samples apart.
+  struct SampleKey {
+    std::uint32_t stack;  // in stacks_
+    std::uint32_t tgid, tid;
+    std::uint16_t comm;  // in strings_; kNoComm
     std::uint8_t end, certainty;
+    bool operator==(const SampleKey&) const = default;
+    [[nodiscard]] std::uint64_t hash() const;
   };
-  struct KeyHash {
-    std::size_t operator()(const wl_stack_key& key) const { return key.hash ^ (key.tid * 0x9e3779b97f4a7c15ull); }
+  static constexpr std::uint16_t kNoComm = 0xffff;
+  struct Stored {
+    std::uint64_t count;
+    SampleKey key;
   };
-  struct KeyEqual {
-    bool operator()(const wl_stack_key& a, const wl_stack_key& b) const {
-      return a.hash == b.hash && a.tgid == b.tgid && a.tid == b.tid;
-    }
+  struct Counted {
+    wl_stack_key key;
+    std::uint32_t sample;
   };
   // What a location's module number means: the kernel, a registry module, or the run-time code of one process.
   struct ModuleUse {
@@ -114,21 +115,24 @@ class Aggregator {
   std::uint32_t location(std::uint32_t use, std::uint64_t address, std::uint32_t name = CodeNames::kUnknown);
   std::uint32_t use_of(ModuleUse::Kind kind, std::uint32_t number);
   std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);
-  std::uint32_t string(std::string_view text);
+  std::uint16_t comm(std::string_view text);
   std::size_t find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames);
+  [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const;
+  static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
   [[nodiscard]] std::vector<std::uint64_t> totals(const Counts& counts, std::uint64_t& unknown) const;
 
-  std::vector<std::uint32_t> frames_;  // of all stored samples, as location numbers
-  std::vector<Stored> samples_;
-  std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;
-  std::unordered_map<wl_stack_key, std::size_t, KeyHash, KeyEqual> counted_;  // -> sample
-  std::vector<Place> locations_;
-  std::unordered_map<Place, std::uint32_t, PlaceHash> location_numbers_;
+  StackTree stacks_;  // of location numbers
+  std::deque<Stored> samples_;
+  NumberTable sample_numbers_;
+  std::deque<Counted> counted_;
+  NumberTable counted_numbers_;
+  std::deque<Place> locations_;
+  NumberTable location_numbers_;
   std::vector<ModuleUse> uses_;
   std::unordered_map<std::uint64_t, std::uint32_t> use_numbers_;
   std::size_t anonymous_uses_ = 0;
   std::vector<std::string> strings_;
-  std::unordered_map<std::string, std::uint32_t> string_numbers_;
+  std::unordered_map<std::string, std::uint16_t> string_numbers_;
   std::vector<std::uint32_t> scratch_;
 };
 

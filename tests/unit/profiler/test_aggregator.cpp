@@ -1,6 +1,12 @@
 #include "profiler/samples/aggregator.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
 
 namespace windlass::profiler {
 namespace {
@@ -141,6 +147,47 @@ TEST_F(AggregatorTest, ProcessesWithRunTimeCodeAreBounded) {
   }
   EXPECT_LE(aggregator.build(kNoCounts, unknown, kNamed).modules.size(), Aggregator::kMaxAnonymousModules + 1);
 }
+
+// Random stacks that share callers, some of them equal, of several threads.
+TEST_F(AggregatorTest, ManyStacksComeOutAsTheyWentIn) {
+  std::mt19937 random(1);
+  std::map<std::pair<std::uint32_t, std::vector<std::uint64_t>>, std::uint64_t> expected;
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::uint64_t> user(random() % 12);
+    for (std::uint64_t& frame : user) frame = 0x10000 + 16 * (random() % 3) + 1;
+    StackRecord record = stack(user);
+    record.tid = 8 + random() % 2;
+    aggregator.add(record, &maps, 1);
+    ++expected[{record.tid, user}];
+  }
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  EXPECT_EQ(profile.samples.size(), expected.size());
+  for (const profile::Sample& sample : profile.samples) {
+    std::vector<std::uint64_t> user;
+    for (const std::uint32_t location : sample.locations) user.push_back(profile.locations[location].address + 0xf001);
+    ASSERT_TRUE(expected.contains({sample.tid, user}));
+    EXPECT_EQ(sample.count, (expected[{sample.tid, user}]));
+  }
+}
+
+#ifdef __GLIBC__
+// Stacks of 30 frames that differ in the innermost three: what they share is stored once.
+TEST_F(AggregatorTest, AStackTakesLittleMemory) {
+  constexpr std::size_t kStacks = 200'000;
+  const std::size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  std::vector<std::uint64_t> user(30);
+  for (std::size_t i = 0; i < user.size(); ++i) user[i] = 0x10001 + 16 * i;
+  for (std::size_t i = 0; i < kStacks; ++i) {
+    for (int frame = 0; frame < 3; ++frame) user[frame] = 0x11001 + 16 * (i >> (6 * frame) & 0xff);
+    wl_stack_key key{};
+    key.hash = i * 0x9e3779b97f4a7c15ull;
+    aggregator.add_counted(key, stack(user), &maps);
+  }
+  const std::size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
+  if (after == 0) GTEST_SKIP() << "this allocator keeps no account";
+  EXPECT_LT((after - before) / kStacks, 130u);
+}
+#endif
 
 }  // namespace
 }  // namespace windlass::profiler
