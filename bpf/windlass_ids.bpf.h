@@ -33,7 +33,7 @@ WL_GLOBAL __u32 wl_number_in_namespace(__u64 address) {
 }
 
 WL_INLINE __u32 wl_task_tgid(struct task_struct* task) {
-  if (!wl_pidns_ino) return task->tgid;
+  if (!wl_pidns_ino) return BPF_CORE_READ(task, tgid);
   return wl_number_in_namespace((__u64)BPF_CORE_READ(task, signal, pids[WL_PIDTYPE_TGID]));
 }
 

@@ -37,9 +37,9 @@ WL_INLINE int wl_is_target(__u32 tgid) { return !wl_filter || bpf_map_lookup_ele
 WL_INLINE void wl_count_change(void) { __sync_fetch_and_add(&wl_process_changes, 1); }
 
 /* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
-SEC("tp_btf/sched_process_fork")
+SEC("raw_tp/sched_process_fork")
 int BPF_PROG(windlass_fork, struct task_struct* parent, struct task_struct* child) {
-  if (child->tgid != child->pid) return 0; /* a thread */
+  if (BPF_CORE_READ(child, tgid) != BPF_CORE_READ(child, pid)) return 0; /* a thread */
   __u32 from = wl_task_tgid(parent), to = wl_task_tgid(child);
   if (!to || !wl_is_target(from)) return 0;
   if (wl_filter) {
@@ -61,7 +61,7 @@ int BPF_PROG(windlass_fork, struct task_struct* parent, struct task_struct* chil
   return 0;
 }
 
-SEC("tp_btf/sched_process_exec")
+SEC("raw_tp/sched_process_exec")
 int BPF_PROG(windlass_exec, struct task_struct* task) {
   __u32 tgid = wl_task_tgid(task);
   if (!tgid || !wl_is_target(tgid)) return 0;
@@ -73,9 +73,9 @@ int BPF_PROG(windlass_exec, struct task_struct* task) {
   return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
+SEC("raw_tp/sched_process_exit")
 int BPF_PROG(windlass_exit, struct task_struct* task) {
-  if (task->signal->live.counter != 0) return 0;
+  if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
   __u32 tgid = wl_task_tgid(task);
   if (!tgid || !wl_is_target(tgid)) return 0;
   const __u64* current = bpf_map_lookup_elem(&epochs, &tgid);
@@ -99,7 +99,7 @@ WL_INLINE void wl_replaced(__u32 tgid, __u64 address, __u64 length) {
 /* Called when the kernel has chosen the place of a new mapping. If executable code is known there, it has been unmapped
  * (dlclose, then dlopen of something else): forget that code now. A hook here instead of at munmap costs nothing on
  * other system calls. A system-call tracepoint sends every call of every process through the slow path. */
-SEC("tp_btf/vm_unmapped_area")
+SEC("raw_tp/vm_unmapped_area")
 int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info* info) {
   if ((__s64)address <= 0) return 0; /* an error */
   __u32 tgid = wl_current_ids() >> 32;
@@ -109,7 +109,7 @@ int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_a
   __u32 count = process->map_count;
   const unsigned char* chunk = wl_chunk(&env, process->maps);
   if (!chunk || count == 0) return 0;
-  __u64 length = info->length;
+  __u64 length = BPF_CORE_READ(info, length);
   if (!wl_overlaps(&env, process->maps, count, address, length)) return 0;
   wl_replaced(tgid, address, length);
   return 0;

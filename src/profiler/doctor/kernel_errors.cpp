@@ -19,8 +19,7 @@
 namespace windlass::profiler {
 namespace {
 
-LibbpfLog* current_log = nullptr;
-libbpf_print_fn_t previous_print;
+thread_local LibbpfLog* current_log = nullptr;
 
 __attribute__((format(printf, 2, 0))) int keep_message(libbpf_print_level level, const char* format,
                                                        std::va_list arguments) {
@@ -63,14 +62,12 @@ bool has_verifier_log(const std::string& log) { return log.find("BEGIN PROG LOAD
 }  // namespace
 
 LibbpfLog::LibbpfLog() : outer_(current_log) {
-  if (outer_ == nullptr) previous_print = libbpf_set_print(keep_message);
+  static const libbpf_print_fn_t kept = libbpf_set_print(keep_message);
+  (void)kept;
   current_log = this;
 }
 
-LibbpfLog::~LibbpfLog() {
-  current_log = outer_;
-  if (outer_ == nullptr) libbpf_set_print(previous_print);
-}
+LibbpfLog::~LibbpfLog() { current_log = outer_; }
 
 SystemError explain_load_error(int error, const std::string& log, const std::string& btf) {
   SystemError found{{}, error, RefusalKind::kOther, log};

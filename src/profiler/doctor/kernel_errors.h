@@ -8,8 +8,8 @@
 
 namespace windlass::profiler {
 
-// While alive, libbpf's messages go here instead of stderr. Process-wide: the youngest gets them; they end in the
-// reverse order, on one thread.
+// While alive, the messages of libbpf on this thread go here. The youngest log of the thread gets them; logs end in the
+// reverse order. Messages without a log are dropped.
 class LibbpfLog {
  public:
   LibbpfLog();

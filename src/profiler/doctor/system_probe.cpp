@@ -55,14 +55,10 @@ Probe lockdown(const SystemFacts& facts) {
 Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const SystemTrials& trials) {
   const std::string name = "tracepoint " + trial.name;
   if (trial.error == 0) return ok(name, "attaches");
-  if (!trial.known && trials.btf == 0)
+  if (!trial.known)
     return refused(name, RefusalKind::kMissing,
                    fmt::format("the kernel ({}) has no tracepoint {}", facts.release, trial.name),
                    "use a kernel that has it, and report this one with the output of windlass doctor -v");
-  if (facts.btf_given && trial.error == ENOENT)
-    return refused(name, RefusalKind::kMissing,
-                   "the kernel's type information (/sys/kernel/btf/vmlinux) is missing, and tracepoints need it",
-                   fmt::format("mount -t sysfs sysfs /sys, or put the file at /boot/vmlinux-{}", facts.release));
   const bool privilege = trial.error == EPERM || trials.program != 0;
   return refused(name, privilege ? RefusalKind::kPrivilege : RefusalKind::kMissing,
                  fmt::format("a program for the tracepoint {} is refused: {}", trial.name, std::strerror(trial.error)),

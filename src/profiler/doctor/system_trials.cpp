@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "profiler/doctor/kernel_errors.h"
+#include "profiler/doctor/kernel_types.h"
 #include "profiler/doctor/online_cpus.h"
 
 #include "windlass_process_layout.h"
@@ -63,25 +64,15 @@ int try_perf(pid_t process, int cpu, bool kernel) {
   return outcome(fd < 0 ? -errno : fd);
 }
 
-TracepointTrial try_tracepoint(const std::string& name, const btf* types, bool of_this_kernel) {
-  TracepointTrial trial{name, false, ENOENT};
-  const int found =
-      types == nullptr ? -ENOENT : btf__find_by_name_kind(types, ("btf_trace_" + name).c_str(), BTF_KIND_TYPEDEF);
-  trial.known = found > 0;
-  // The kernel wants its own number of the type.
-  const int id = of_this_kernel ? found : libbpf_find_vmlinux_btf_id(name.c_str(), BPF_TRACE_RAW_TP);
-  if (id <= 0) return trial;
-  bpf_prog_load_opts options{};
-  options.sz = sizeof options;
-  options.expected_attach_type = BPF_TRACE_RAW_TP;
-  options.attach_btf_id = static_cast<__u32>(id);
-  const int program = load_nothing(BPF_PROG_TYPE_TRACING, &options);
+TracepointTrial try_tracepoint(const std::string& name) {
+  TracepointTrial trial{name, true, 0};
+  const int program = load_nothing(BPF_PROG_TYPE_RAW_TRACEPOINT, nullptr);
   if (program < 0) {
     trial.error = -program;
     return trial;
   }
-  const int link = bpf_raw_tracepoint_open(nullptr, program);
-  trial.error = outcome(link);
+  trial.error = outcome(bpf_raw_tracepoint_open(name.c_str(), program));
+  trial.known = trial.error != ENOENT;
   close(program);
   return trial;
 }
@@ -98,7 +89,7 @@ bool sees_kernel_addresses() {
 
 // Those that the programs are for, by their sections' names.
 std::vector<std::string> used_tracepoints() {
-  constexpr std::string_view kSection = "tp_btf/";
+  constexpr std::string_view kSection = "raw_tp/";
   std::vector<std::string> names;
   windlass_bpf* skeleton = windlass_bpf__open();
   if (skeleton == nullptr) return names;
@@ -115,12 +106,13 @@ std::vector<std::string> used_tracepoints() {
 
 int try_hook() {
   const LibbpfLog quiet;
-  const int id = libbpf_find_vmlinux_btf_id(kHookedFunction, BPF_TRACE_FENTRY);
-  if (id <= 0) return ENOENT;
+  const auto types = KernelTypes::read();
+  const std::uint32_t id = types ? types->function(kHookedFunction) : 0;
+  if (id == 0) return ENOENT;
   bpf_prog_load_opts options{};
   options.sz = sizeof options;
   options.expected_attach_type = BPF_TRACE_FENTRY;
-  options.attach_btf_id = static_cast<__u32>(id);
+  options.attach_btf_id = id;
   const int program = load_nothing(BPF_PROG_TYPE_TRACING, &options);
   if (program < 0) return -program;
   const int error = outcome(bpf_raw_tracepoint_open(nullptr, program));
@@ -143,8 +135,7 @@ SystemTrials try_system(const SystemFacts& facts) {
   const std::vector<int> cpus = online_cpus();
   trials.perf_all = try_perf(-1, cpus.empty() ? 0 : cpus.front(), true);
   trials.kernel_addresses = sees_kernel_addresses();
-  for (const std::string& name : used_tracepoints())
-    trials.tracepoints.push_back(try_tracepoint(name, types.get(), !facts.btf_given));
+  for (const std::string& name : used_tracepoints()) trials.tracepoints.push_back(try_tracepoint(name));
   trials.hook = try_hook();
   return trials;
 }

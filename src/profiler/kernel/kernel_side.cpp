@@ -22,6 +22,9 @@
 #include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/kernel_modules.h"
 #include "profiler/kernel/mapping_sets.h"
+#include "profiler/kernel/maps_ahead.h"
+#include "profiler/kernel/program_types.h"
+#include "profiler/kernel/walk_loader.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 #include "windlass_interpreter_layout.h"
@@ -134,8 +137,11 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
   void teach(const wl_learned_key& key, const wl_learned& lesson) override;
 
+  std::expected<void, SystemError> finish_loading() override;
+  const SystemError* walk_error() const override { return walk_error_ ? &*walk_error_ : nullptr; }
+
   std::expected<void, SystemError> start() override {
-    return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
+    return clocks_.start(skeleton_->progs.windlass_tick, options_.frequency);
   }
   void stop() override { clocks_.stop(); }
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
@@ -146,6 +152,9 @@ class KernelSideImpl final : public KernelSide {
 
  private:
   std::expected<void, SystemError> load_programs();
+  void choose_programs();
+  std::expected<void, SystemError> install(std::uint32_t slot, const bpf_program* sampler);
+  void use_walk();
   void size_maps();
   std::expected<void, SystemError> open_arena();
   std::expected<void, SystemError> attach_tracepoints();
@@ -162,10 +171,15 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   CpuClocks clocks_;
   std::vector<bpf_link*> tracepoint_links_;
+  std::unique_ptr<WalkLoader> walk_;  // with walk_later
+  unsigned rounds_with_walk_ = 0;     // since it was loaded
+  bool walks_ = false;                // it is in use, or will never be
+  std::optional<SystemError> walk_error_;
 };
 
 KernelSideImpl::~KernelSideImpl() {
   clocks_.stop();
+  walk_.reset();
   for (bpf_link* link : tracepoint_links_) bpf_link__destroy(link);
   if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
 }
@@ -176,7 +190,8 @@ void KernelSideImpl::size_maps() {
   for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.trails, maps.stats})
     bpf_map__set_max_entries(map, cpus);
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
-  bpf_map__set_max_entries(maps.events, std::bit_ceil(std::clamp(options_.ring_bytes, 256 * 1024U, 1U << 30) | page));
+  bpf_map__set_max_entries(
+      maps.events, std::bit_ceil(std::max(std::min(options_.ring_bytes, 1U << 30), std::max(256 * 1024U, page))));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
 
   auto& data = *skeleton_->rodata;
@@ -244,18 +259,54 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   const LibbpfLog log;
   bpf_object_open_opts open_options{};
   open_options.sz = sizeof open_options;
-  if (!options_.btf_path.empty()) open_options.btf_custom_path = options_.btf_path.c_str();
+  const auto types = std::make_shared<ProgramTypes>(options_.btf_path);
+  open_options.btf_custom_path = types->path();
   skeleton_ = windlass_bpf__open_opts(&open_options);
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
-  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
-  // come.
-  if (try_hook() != 0) bpf_program__set_autoload(skeleton_->progs.windlass_mapped, false);
+  choose_programs();
+  auto& maps = skeleton_->maps;
+  MapsAhead ahead({maps.counts, maps.events, maps.learned, maps.processes, maps.epochs, maps.targets});
+  types->write(*bpf_object__btf(skeleton_->obj));
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
+  ahead.give();
   if (const int error = windlass_bpf__load(skeleton_); error != 0)
     return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
   if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
+  if (!options_.walk_later) return install(WL_SAMPLER_WALK, skeleton_->progs.windlass_sample);
+  if (auto installed = install(WL_SAMPLER_RAW, skeleton_->progs.windlass_raw); !installed) return installed;
+  walk_ = std::make_unique<WalkLoader>(*skeleton_, types);
+  return {};
+}
+
+void KernelSideImpl::choose_programs() {
+  const auto& programs = skeleton_->progs;
+  bpf_program__set_autoload(programs.windlass_raw, options_.walk_later);
+  bpf_program__set_autoload(programs.windlass_sample, !options_.walk_later);
+  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
+  // come.
+  bpf_program__set_autoload(programs.windlass_mapped, !options_.walk_later && try_hook() == 0);
+}
+
+std::expected<void, SystemError> KernelSideImpl::install(std::uint32_t slot, const bpf_program* sampler) {
+  const int program = bpf_program__fd(sampler);
+  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.samplers), &slot, &program, BPF_ANY);
+  if (error == 0) return {};
+  return std::unexpected(explain_load_error(-error, {}, options_.btf_path));
+}
+
+void KernelSideImpl::use_walk() {
+  walks_ = true;
+  walk_error_ = walk_->wait();
+  if (walk_error_) return;
+  if (auto installed = install(WL_SAMPLER_WALK, walk_->sampler()); !installed) walk_error_ = installed.error();
+}
+
+std::expected<void, SystemError> KernelSideImpl::finish_loading() {
+  if (walk_ == nullptr || walks_) return {};
+  use_walk();
+  if (walk_error_) return std::unexpected(*walk_error_);
   return {};
 }
 
@@ -277,6 +328,9 @@ void KernelSideImpl::teach(const wl_learned_key& key, const wl_learned& lesson) 
 }
 
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
+  // The walk's hook sees no mapping that is older. The agent hears of these in the next rounds, and publishes them.
+  constexpr unsigned kRoundsBeforeWalk = 3;
+  if (walk_ != nullptr && !walks_ && walk_->is_done() && rounds_with_walk_++ == kRoundsBeforeWalk) use_walk();
   const int count = ring_.poll(timeout, handler);
   sets_->housekeeping(MappingSets::Clock::now());
   return count;
@@ -321,7 +375,7 @@ KernelSideStats KernelSideImpl::stats() const {
   }
   bpf_prog_info info{};
   std::uint32_t size = sizeof info;
-  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) == 0)
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_tick), &info, &size) == 0)
     sum.run_time_ns = info.run_time_ns;
   return sum;
 }

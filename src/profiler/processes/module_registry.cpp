@@ -110,9 +110,6 @@ std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid,
 }
 
 void ModuleRegistry::preload(const std::string& executable) {
-  const auto self = static_cast<std::uint32_t>(getpid());
-  for (const os::ProcMap& map : os::parse_proc_maps(os::read_proc_file("/proc/self/maps")))
-    if (map.executable) (void)resolve(self, 0, map);
   struct stat status {};
   if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
   os::ProcMap map;
@@ -124,7 +121,7 @@ void ModuleRegistry::preload(const std::string& executable) {
     map.path = full;
     std::free(const_cast<char*>(full));
   }
-  (void)resolve(self, 0, map);
+  (void)resolve(static_cast<std::uint32_t>(getpid()), 0, map);
 }
 
 // ---- having it compiled ---------------------------------------------------------------------------------------------

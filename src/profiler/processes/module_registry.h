@@ -46,7 +46,7 @@ class ModuleRegistry {
   [[nodiscard]] std::vector<ProcessTable::Image> find_images(std::uint32_t tgid, std::uint32_t parent,
                                                              const std::vector<os::ProcMap>& maps);
 
-  // Compiles what will most likely be needed: this process's own libraries, the C library among them, and `executable`.
+  // Compiles what will be needed first.
   void preload(const std::string& executable);
 
   // Null for kAnonymous, numbers never given and files that were forgotten. Valid until forget().

@@ -160,12 +160,16 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
     pollfd stop{stop_descriptor, POLLIN, 0};
     return poll(&stop, 1, 0) > 0;
   };
-  if (command_) registry_->preload(find_command(options_.command.front()));
-  follower_->scan_all(stopped);
+  // What a command's process has mapped before exec is this program.
+  if (command_)
+    registry_->preload(find_command(options_.command.front()));
+  else
+    follower_->scan_all(stopped);
   round();
   // Samples in what is not ready then go the long way.
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
+  if (auto loaded = finish_loading(); !loaded) return loaded;
   start_unix_ns_ = unix_time_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
@@ -179,6 +183,16 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   if (!released) source_.samples->stop();
   program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
   return released;
+}
+
+// A command does not wait: the agent can walk its first samples. Those of the whole machine may be too many.
+std::expected<void, SystemError> Recorder::finish_loading() {
+  if (source_.kernel == nullptr || command_) return {};
+  if (auto loaded = source_.kernel->finish_loading(); !loaded) return loaded;
+  // The programs see no mapping that is older.
+  std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
+  round();
+  return {};
 }
 
 // What does not answer is not waited for once the recording is to end: when told to, and after so many seconds.

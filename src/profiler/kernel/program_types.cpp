@@ -1,0 +1,57 @@
+#include "profiler/kernel/program_types.h"
+
+#include <bpf/btf.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace windlass::profiler {
+namespace {
+
+// Their names in the kernel: a program may have several ideas of one struct, told apart by "___" and a word.
+std::set<std::string, std::less<>> struct_names(const btf& types) {
+  std::set<std::string, std::less<>> names;
+  for (unsigned number = 1; number < btf__type_cnt(&types); ++number) {
+    const btf_type* type = btf__type_by_id(&types, number);
+    if (!btf_is_composite(type)) continue;
+    const std::string_view name = btf__name_by_offset(&types, type->name_off);
+    if (!name.empty()) names.emplace(name.substr(0, name.find("___")));
+  }
+  return names;
+}
+
+bool write_all(int file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+ProgramTypes::ProgramTypes(std::string given) : given_(std::move(given)), path_(given_) {
+  if (!given_.empty() || access(kKernelTypes, R_OK) != 0) return;
+  file_ = memfd_create("windlass-types", MFD_CLOEXEC);
+  if (file_ >= 0) path_ = fmt::format("/proc/self/fd/{}", file_);
+}
+
+ProgramTypes::~ProgramTypes() {
+  if (file_ >= 0) close(file_);
+}
+
+void ProgramTypes::write(const btf& of_programs) {
+  if (file_ < 0) return;
+  const auto all = KernelTypes::read();
+  if (!all) return;
+  const auto some = all->only(struct_names(of_programs));
+  (void)write_all(file_, some ? *some : all->bytes());  // a file that is not whole is an error of libbpf's
+}
+
+}  // namespace windlass::profiler
