@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -180,7 +181,9 @@ int record(const RecordArguments& arguments) {
   };
   if (file.replaceable()) {
     // A recording that is killed leaves its last checkpoint, without names.
-    hooks.checkpoint = [&](const profile::Profile& profile) { (void)file.write(profile); };
+    hooks.checkpoint = [&](const profile::Profile& profile, const std::atomic<bool>& given_up) {
+      (void)file.write(profile, &given_up);
+    };
   }
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
     line.clear();

@@ -111,10 +111,10 @@ std::expected<void, std::string> ProfileFile::check() const {
   return {};
 }
 
-Expected<void> ProfileFile::write(const profile::Profile& profile) const {
-  if (descriptor_ < 0) return exporter::write_pprof_file(profile, path_);
+Expected<void> ProfileFile::write(const profile::Profile& profile, const std::atomic<bool>* given_up) const {
+  if (descriptor_ < 0) return exporter::write_pprof_file(profile, path_, given_up);
   TextWriter out(descriptor_);
-  return exporter::write_pprof(profile, out);
+  return exporter::write_pprof(profile, out, given_up);
 }
 
 // Of what processes say of the code that they make.

@@ -1,6 +1,7 @@
 // What `windlass record` says on the terminal, and where it puts the profile.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "cli/say.h"
@@ -34,7 +35,8 @@ class ProfileFile {
   explicit ProfileFile(const std::string& path);
   // Can it be written? Asked before sampling; leaves nothing behind.
   [[nodiscard]] std::expected<void, std::string> check() const;
-  [[nodiscard]] Expected<void> write(const profile::Profile& profile) const;
+  [[nodiscard]] Expected<void> write(const profile::Profile& profile,
+                                     const std::atomic<bool>* given_up = nullptr) const;
   // Checkpoints make sense: it is not a pipe or a device.
   [[nodiscard]] bool replaceable() const;
   // As people know it.

@@ -1,6 +1,11 @@
 #include "symbols/kernel_symbols.h"
 
+#include <linux/bpf.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -85,15 +90,32 @@ std::optional<std::string_view> KernelSymbols::name_of(std::uint64_t address) co
 
 // The kernel lists what comes and goes as of modules "bpf", "__builtin__ftrace" and "__builtin__kprobes"
 // (kernel/kallsyms.c).
-bool KernelSymbols::stays(std::uint64_t address) const {
+bool KernelSymbols::stays(std::uint64_t address, bool programs_stay) const {
   const auto next = behind(address);
   if (next == symbols_.begin() || next == symbols_.end()) return false;
   const std::string_view module = next->module;
+  if (module == "[bpf]" && programs_stay) return true;
   return module == (next - 1)->module && module != "[bpf]" && !module.starts_with("[__builtin__");
 }
 
-KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_path)
-    : path_(std::move(path)), modules_path_(std::move(modules_path)), modules_before_(modules()), thread_([this] {
+std::vector<std::uint32_t> bpf_programs() {
+  std::vector<std::uint32_t> numbers;
+  bpf_attr request{};
+  while (syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &request, sizeof request) == 0) {
+    numbers.push_back(request.next_id);
+    request.start_id = request.next_id;
+  }
+  if (errno != ENOENT) numbers.clear();  // not at their end
+  return numbers;
+}
+
+KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_path, Programs programs)
+    : path_(std::move(path)),
+      modules_path_(std::move(modules_path)),
+      modules_before_(modules()),
+      programs_(std::move(programs)),
+      programs_before_(programs_()),
+      thread_([this] {
         std::string note;
         symbols_.emplace(path_, note, stopped_);
       }) {}
@@ -119,6 +141,8 @@ std::string KernelSymbolsAhead::modules() const {
   });
   return lasting;
 }
+
+bool KernelSymbolsAhead::programs_stay() const { return !programs_before_.empty() && programs_before_ == programs_(); }
 
 const KernelSymbols* KernelSymbolsAhead::get() {
   wait();

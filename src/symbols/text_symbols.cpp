@@ -13,7 +13,8 @@ namespace windlass::symbols {
 void name_from_kallsyms(const SymbolizeOptions& options, std::span<const std::uint64_t> addresses, ModuleNames& names) {
   const KernelSymbols* symbols = options.kernel != nullptr ? options.kernel->get() : nullptr;
   std::optional<KernelSymbols> of_now;
-  const auto stays = [&](std::uint64_t address) { return symbols->stays(address); };
+  const bool programs_stay = symbols != nullptr && options.kernel->programs_stay();
+  const auto stays = [&](std::uint64_t address) { return symbols->stays(address, programs_stay); };
   if (symbols == nullptr || !std::ranges::all_of(addresses, stays))
     symbols = &of_now.emplace(options.kallsyms, names.note);
   names.opened = !symbols->empty();

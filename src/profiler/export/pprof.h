@@ -8,6 +8,7 @@
 // are in a comment "windlass: lost samples N".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -18,11 +19,13 @@
 
 namespace windlass::exporter {
 
-// O(profile) time; memory for the string table only.
-[[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out);
+// O(profile) time; memory for the string table only. An error soon after `given_up` has become true.
+[[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out,
+                                         const std::atomic<bool>* given_up = nullptr);
 // Writes beside `path` and renames. So a full disk or a crash never leaves half a profile under the name. Files that
 // are not regular (a pipe, /dev/stdout) are written directly.
-[[nodiscard]] Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path);
+[[nodiscard]] Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path,
+                                              const std::atomic<bool>* given_up = nullptr);
 
 struct PprofLimits {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;  // uncompressed

@@ -21,7 +21,10 @@ using protozero::pbf_writer;
 // Writes one top-level field after the other into the compressed stream; only the string table stays in memory.
 class PprofWriter {
  public:
-  PprofWriter(const profile::Profile& profile, TextWriter& out) : profile_(profile), gzip_(out) { string_id(""); }
+  PprofWriter(const profile::Profile& profile, TextWriter& out, const std::atomic<bool>* given_up)
+      : profile_(profile), gzip_(out), given_up_(given_up) {
+    string_id("");
+  }
 
   Expected<void> write() {
     write_head();
@@ -32,13 +35,17 @@ class PprofWriter {
     for (std::size_t i = 0; i < unnamed_.size(); ++i) write_unnamed_function(i);
     for (const auto text : strings_)
       field([&](pbf_writer& w) { w.add_string(pprof::kStringTable, text.data(), text.size()); });
+    if (is_given_up()) return fail(ErrorCode::kSystem, "the profile is not wanted any more", 0, ECANCELED);
     return gzip_.finish();
   }
 
  private:
+  [[nodiscard]] bool is_given_up() const { return given_up_ != nullptr && *given_up_; }
+
   // `build` adds fields of the Profile message itself.
   template <typename Build>
   void field(Build build) {
+    if (is_given_up()) return;
     buffer_.clear();
     pbf_writer writer(buffer_);
     build(writer);
@@ -179,6 +186,7 @@ class PprofWriter {
 
   const profile::Profile& profile_;
   GzipWriter gzip_;
+  const std::atomic<bool>* given_up_;
   std::string buffer_;
   std::string lost_;
   std::vector<std::uint64_t> ids_;
@@ -188,30 +196,31 @@ class PprofWriter {
   std::vector<std::string_view> strings_;
 };
 
-Expected<void> write_to_descriptor(const profile::Profile& profile, int fd) {
+Expected<void> write_to_descriptor(const profile::Profile& profile, int fd, const std::atomic<bool>* given_up) {
   TextWriter out(fd);
-  auto written = write_pprof(profile, out);
+  auto written = write_pprof(profile, out, given_up);
   if (::close(fd) != 0 && written) return fail(ErrorCode::kSystem, "cannot write the profile", 0, errno);
   return written;
 }
 
 }  // namespace
 
-Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out) {
-  return PprofWriter(profile, out).write();
+Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out, const std::atomic<bool>* given_up) {
+  return PprofWriter(profile, out, given_up).write();
 }
 
-Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path) {
+Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path,
+                                const std::atomic<bool>* given_up) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the profile for writing", 0, errno);
-    return write_to_descriptor(profile, fd);
+    return write_to_descriptor(profile, fd, given_up);
   }
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return fail(ErrorCode::kSystem, "cannot create the profile", 0, errno);
-  auto written = write_to_descriptor(profile, fd);
+  auto written = write_to_descriptor(profile, fd, given_up);
   if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = fail(ErrorCode::kSystem, "cannot rename the profile into place", 0, errno);
   if (!written) ::unlink(temporary.c_str());

@@ -16,13 +16,19 @@ namespace windlass::profiler {
 // Times are seconds since the start of the recording.
 class CheckpointWriter {
  public:
-  using Write = std::function<void(const profile::Profile&)>;
+  using Write = std::function<void(const profile::Profile&, const std::atomic<bool>& given_up)>;
   // `write` may be empty: then nothing is ever wanted. `now` must be callable on any thread.
   CheckpointWriter(Write write, std::function<double()> now) : write_(std::move(write)), now_(std::move(now)) {}
-  // Waits for the checkpoint that is being written.
-  ~CheckpointWriter() { wait(); }
+  // Gives up the checkpoint that is being written, and waits for the end of that.
+  ~CheckpointWriter() {
+    give_up();
+    wait();
+  }
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // What is being written is not wanted any more. No other may be started.
+  void give_up() { given_up_ = true; }
 
   // Can the next one be started?
   [[nodiscard]] bool is_free() const { return write_ && !thread_.joinable(); }
@@ -32,7 +38,7 @@ class CheckpointWriter {
     end_ = kNone;
     thread_ = std::thread([this, profile = std::move(profile)] {
       restore_priority();
-      write_(profile);
+      write_(profile, given_up_);
       end_ = now_();
     });
   }
@@ -56,6 +62,7 @@ class CheckpointWriter {
   std::function<double()> now_;
   double begin_ = 0;
   std::atomic<double> end_ = kNone;
+  std::atomic<bool> given_up_ = false;
   std::thread thread_;
 };
 

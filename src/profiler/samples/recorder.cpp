@@ -146,6 +146,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
     if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
     if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
+  writer.give_up();
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
   drain();
@@ -217,6 +218,11 @@ void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
 }
 
 void Recorder::round() {
+  take_round();
+  follower_->finish_round(now_);
+}
+
+void Recorder::take_round() {
   now_ = monotonic_ns();
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
@@ -229,7 +235,6 @@ void Recorder::round() {
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
-  follower_->finish_round(now_);
 }
 
 // Asking for the counts of samples takes system calls.
@@ -294,13 +299,13 @@ void Recorder::bound_files() {
   registry_->forget([&](std::uint32_t number) { return needed.contains(number) || aggregator_.has_module(number); });
 }
 
-// Samples have stopped: takes what is still on its way.
+// Samples have stopped: takes what is still on its way. The kernel side needs to know nothing any more.
 void Recorder::drain() {
   source_.samples->stop();
   budget_.end_at(monotonic_ns() + kMostWorkAtEnd);
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(2ms);
-    round();
+    take_round();
   }
   now_ = monotonic_ns();
   (void)take_events(~0ull, ~std::uint64_t{0});

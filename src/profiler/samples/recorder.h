@@ -1,6 +1,7 @@
 // The agent: opens what a recording needs, goes round between its events until it is stopped, leaves a profile.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <expected>
@@ -55,8 +56,9 @@ class Recorder {
   struct Hooks {
     // Called at once and about twice a second.
     std::function<void(const RecordingProgress&)> progress = [](const RecordingProgress&) {};
-    // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made.
-    std::function<void(const profile::Profile&)> checkpoint;
+    // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made. `given_up` becomes
+    // true when the recording ends: the checkpoint is not wanted any more, and its end is waited for.
+    std::function<void(const profile::Profile&, const std::atomic<bool>& given_up)> checkpoint;
   };
   // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
   // targets. An error ends it early; what was collected stays available.
@@ -103,6 +105,7 @@ class Recorder {
   void hurry_at(int stop_descriptor, double seconds) const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   void round();
+  void take_round();
   void earn_time();
   bool take_events(std::uint64_t now, std::uint64_t most_work);
   void on_kernel(const wl_event_head& head, std::size_t size);

@@ -63,7 +63,7 @@ TEST(CheckpointWriter, WritesWithoutBeingWaitedFor) {
   std::promise<void> go_on;
   std::vector<std::uint64_t> written;
   CheckpointWriter writer(
-      [&](const profile::Profile& profile) {
+      [&](const profile::Profile& profile, const std::atomic<bool>&) {
         go_on.get_future().wait();
         written.push_back(profile.lost);
       },
@@ -82,6 +82,20 @@ TEST(CheckpointWriter, WritesWithoutBeingWaitedFor) {
   EXPECT_EQ(written, std::vector<std::uint64_t>{3});
   EXPECT_TRUE(writer.is_free());
   EXPECT_FALSE(writer.take_written()) << "said once";
+}
+
+TEST(CheckpointWriter, GivesUpAtTheEnd) {
+  bool was_given_up = false;
+  {
+    CheckpointWriter writer(
+        [&](const profile::Profile&, const std::atomic<bool>& given_up) {
+          while (!given_up) std::this_thread::yield();
+          was_given_up = true;
+        },
+        [] { return 7.0; });
+    writer.start(5, {});
+  }
+  EXPECT_TRUE(was_given_up);
 }
 
 TEST(CheckpointWriter, WithNothingToWriteToItIsNeverFree) {

@@ -387,7 +387,8 @@ TEST(Symbolize, KallsymsReadAhead) {
       "ffffffffc0000100 t mod_next\t[mod]\nffffffffc0001000 t bpf_old\t[bpf]\nffffffffc0001100 t bpf_last\t[bpf]\n";
   const TextFile file(before);
   const TextFile modules("mod 4096 1 - Live 0xffffffffc0000000\n");
-  KernelSymbolsAhead ahead(file.path, modules.path);
+  std::vector<std::uint32_t> programs = {7, 8};
+  KernelSymbolsAhead ahead(file.path, modules.path, [&] { return programs; });
   ASSERT_NE(ahead.get(), nullptr);
   std::ofstream(file.path) << "ffffffff81000000 T new_first\nffffffff81001000 T new_second\n"
                               "ffffffffc0000000 t new_fn\t[mod]\nffffffffc0000100 t new_next\t[mod]\n"
@@ -399,7 +400,11 @@ TEST(Symbolize, KallsymsReadAhead) {
   };
   EXPECT_EQ(name(0xffffffff81000010), "first");
   EXPECT_EQ(name(0xffffffffc0000010), "mod_fn");
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf_old");
+  programs = {7, 9};
   EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "programs come and go";
+  programs = {};
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "nobody may ask for programs";
   std::ofstream(modules.path) << "mod 4096 7 - Live 0xffffffffc0000000\n";
   EXPECT_EQ(name(0xffffffffc0000010), "mod_fn") << "the count of users says nothing";
   std::ofstream(modules.path) << "other 4096 1 - Live 0xffffffffc0000000\n";
