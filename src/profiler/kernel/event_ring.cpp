@@ -3,11 +3,19 @@
 #include <bpf/libbpf.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 
 #include "profiler/doctor/kernel_errors.h"
 
 namespace windlass::profiler {
+
+std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second) {
+  constexpr std::uint64_t kStackBytes = 600, kLeast = std::uint64_t{1} << 20, kMost = std::uint64_t{1} << 28;
+  const std::uint64_t stacks = std::uint64_t{frequency} * cpus * kStackBytes;
+  return static_cast<std::uint32_t>(std::bit_ceil(std::clamp(raw_bytes_per_second / 4 + stacks, kLeast, kMost)));
+}
 
 EventRing::~EventRing() {
   if (ring_ != nullptr) ring_buffer__free(ring_);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <expected>
 
 #include "profiler/doctor/system_error.h"
@@ -11,6 +12,10 @@
 struct ring_buffer;
 
 namespace windlass::profiler {
+
+// How large the ring is, a power of two: for what all CPUs may write in a quarter of a second of raw stacks, and for
+// the stacks of a second. An agent that gets no CPU time for so long loses nothing.
+[[nodiscard]] std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second);
 
 // One thread only.
 class EventRing {

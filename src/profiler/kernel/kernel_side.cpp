@@ -16,6 +16,7 @@
 
 #include "lookup/table/arena.h"
 #include "profiler/doctor/kernel_errors.h"
+#include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
 #include "profiler/kernel/cpu_clocks.h"
 #include "profiler/kernel/descriptor_limit.h"
@@ -190,8 +191,11 @@ void KernelSideImpl::size_maps() {
   for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.trails, maps.stats})
     bpf_map__set_max_entries(map, cpus);
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
-  bpf_map__set_max_entries(
-      maps.events, std::bit_ceil(std::max(std::min(options_.ring_bytes, 1U << 30), std::max(256 * 1024U, page))));
+  const std::uint32_t ring =
+      options_.ring_bytes != 0
+          ? std::bit_ceil(std::min(options_.ring_bytes, 1U << 30))
+          : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
+  bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
 
   auto& data = *skeleton_->rodata;
@@ -282,7 +286,8 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
 
 void KernelSideImpl::choose_programs() {
   const auto& programs = skeleton_->progs;
-  bpf_program__set_autoload(programs.windlass_raw, options_.walk_later);
+  const bool all = options_.program_stats != nullptr;
+  bpf_program__set_autoload(programs.windlass_raw, options_.walk_later || all);
   bpf_program__set_autoload(programs.windlass_sample, !options_.walk_later);
   // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
   // come.

@@ -32,10 +32,10 @@ class Arena;
 namespace windlass::profiler {
 
 struct KernelSideOptions {
-  unsigned frequency = 99;               // samples a second of CPU time, on every CPU
-  bool all_processes = true;             // false: only `targets` and what they fork
-  std::vector<std::uint32_t> targets;    // process ids (tgid)
-  std::uint32_t ring_bytes = 16u << 20;  // rounded up to a power of two
+  unsigned frequency = 99;             // samples a second of CPU time, on every CPU
+  bool all_processes = true;           // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;  // process ids (tgid)
+  std::uint32_t ring_bytes = 0;        // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
   std::uint64_t raw_bytes_per_second = 64u << 20;

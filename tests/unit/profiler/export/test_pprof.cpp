@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <protozero/pbf_reader.hpp>
@@ -192,6 +193,23 @@ TEST(Pprof, FileIsReplacedOnlyWhenWhole) {
 }
 
 // pprof's own encodings that ours does not use: not compressed, not packed, packed comments, ids in any order.
+TEST(Pprof, AFileThatIsGivenUpLeavesTheOneBefore) {
+  char directory[] = "/tmp/windlass-pprof-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory), nullptr);
+  const std::string path = std::string(directory) + "/p.pb.gz";
+  const auto profile = testing::synthetic_profile();
+  std::atomic<bool> given_up = false;
+  ASSERT_TRUE(write_pprof_file(profile, path, &given_up).has_value());
+  given_up = true;
+  EXPECT_FALSE(write_pprof_file({}, path, &given_up).has_value());
+  const auto back = read_pprof_file(path);
+  ASSERT_TRUE(back.has_value());
+  expect_same(profile, *back);
+  EXPECT_EQ(std::system(("ls " + std::string(directory) + " | wc -l | grep -qx 1").c_str()), 0)
+      << "a temporary file stayed";
+  std::system(("rm -r " + std::string(directory)).c_str());
+}
+
 TEST(Pprof, ReadsOtherWritersForms) {
   std::string m;
   const auto bytes = [&](std::initializer_list<int> list) {

@@ -1,0 +1,24 @@
+// The ring's size for rates and machines.
+#include <gtest/gtest.h>
+
+#include "profiler/kernel/event_ring.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TEST(RingSize, GrowsWithTheRateAndTheCpus) {
+  EXPECT_EQ(ring_size(19, 2, 64 * kMiB), 32 * kMiB);
+  EXPECT_EQ(ring_size(997, 2, 64 * kMiB), 32 * kMiB);
+  EXPECT_EQ(ring_size(997, 64, 64 * kMiB), 64 * kMiB);
+  EXPECT_EQ(ring_size(4999, 64, 64 * kMiB), 256 * kMiB);
+}
+
+TEST(RingSize, HasBounds) {
+  EXPECT_EQ(ring_size(49'999, 4096, 64 * kMiB), 256 * kMiB);
+  EXPECT_EQ(ring_size(1, 1, 0), kMiB);
+}
+
+}  // namespace
+}  // namespace windlass::profiler
