@@ -32,7 +32,7 @@ int main(int count, char** arguments) {
   for (int i = 2; i < count; ++i) {
     const auto rva = static_cast<std::uint32_t>(std::strtoul(arguments[i], nullptr, 0));
     const auto procedure = pdb->procedure_at(rva, true);
-    const auto symbol = procedure ? std::nullopt : pdb->public_before(rva);
+    const auto symbol = procedure ? std::nullopt : pdb->public_before(rva, false);
     const double milliseconds = lap();
     fmt::print("{:#x} {:.2f} ms {}\n", rva, milliseconds,
                procedure ? procedure->frames.back().function

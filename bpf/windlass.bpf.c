@@ -135,7 +135,7 @@ WL_GLOBAL int wl_look_up_process(struct wl_trail* trail, __u32 tgid, __u32 tid) 
   const __u64* epoch = bpf_map_lookup_elem(&epochs, &tgid);
   if (process->epoch != (epoch ? *epoch : 0)) return 0;
   trail->process = *process;
-  trail->tgid = tgid;
+  if (trail->changes == *(volatile __u64*)&wl_process_changes) trail->tgid = tgid;
   return 1;
 }
 

@@ -77,10 +77,11 @@ WL_INLINE void wl_note_fresh(struct wl_trail_walk* walk, __u64 frame, __u64 sp, 
   fresh->valid = valid;
 }
 
-/* Is the cursor in the state of the trail's frame `at`? */
+/* Is the cursor in the state of the trail's frame `at`? Never at a frame with bit 63: that is exact, or a pc such as
+ * Wine's mark. */
 WL_INLINE int wl_is_at(const struct wl_cursor* cursor, struct wl_trail* trail, __u32 at) {
   const struct wl_trail_frame* on = wl_on_trail(trail, at);
-  return on->sp == cursor->regs[WL_SP] && on->frame == wl_frame_of(cursor->regs[WL_PC], cursor->exact) &&
+  return (__s64)on->frame >= 0 && !cursor->exact && on->frame == cursor->regs[WL_PC] && on->sp == cursor->regs[WL_SP] &&
          on->valid == cursor->valid && on->fp == cursor->regs[WL_FP];
 }
 
@@ -97,6 +98,14 @@ WL_GLOBAL int wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 s
                   cursor->valid, value);
   }
   return 0;
+}
+
+/* A step has taken the frame at hand off the stack (Wine's mark). The frames behind it are numbered anew, so the trail
+ * ends in front of it. */
+WL_INLINE void wl_drop_frame(struct wl_trail_walk* walk) {
+  if (walk->phase != WL_TRAIL_MET && walk->phase != WL_TRAIL_PASSED) return;
+  walk->phase = WL_TRAIL_LOST;
+  walk->followed--;
 }
 
 /* Must the next frame be looked for on the trail? */
@@ -159,7 +168,7 @@ WL_GLOBAL __u32 wl_compare_trail(struct wl_scratch* s, struct wl_trail* trail, _
     const struct wl_trail_frame* next = wl_on_trail(trail, at);
     __s64 saved = next->saved;
     __u64 low = next->sp + saved, lower, upper;
-    if (saved == 0) break;
+    if (saved == 0 || (__s64)next->frame < 0) break; /* plain steps lead to no frame that is exact */
     end = WL_PIECE_FAR;
     if (wl_peek_pair(env, low, WL_TRAIL_UPPER(next->sp, low), &lower, &upper)) break;
     end = WL_PIECE_ENDS;
@@ -198,8 +207,8 @@ WL_GLOBAL int wl_follow_trail(struct wl_scratch* s, struct wl_trail* trail) {
   if (at >= WL_TRAIL_FRAMES || first >= WL_TRAIL_FRAMES) return WL_END_INTERNAL;
   const struct wl_trail_frame* on = wl_on_trail(trail, at);
   struct wl_cursor* cursor = &u->cursor;
-  cursor->regs[WL_PC] = on->frame & ~WL_FRAME_EXACT;
-  cursor->exact = on->frame >> 63;
+  cursor->regs[WL_PC] = on->frame;
+  cursor->exact = 0;
   cursor->regs[WL_SP] = on->sp;
   cursor->regs[WL_FP] = on->fp;
   cursor->valid = on->valid;
@@ -243,7 +252,7 @@ WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
   if (!s || !trail) return 1;
   const struct wl_trail_walk* walk = &s->trail;
   __u32 to = walk->met, left = walk->phase == WL_TRAIL_SOUGHT ? walk->count : walk->new_count;
-  if (walk->phase == WL_TRAIL_LOST) to = left = 0;
+  if (walk->phase != WL_TRAIL_SOUGHT && walk->count > walk->new_count) to = left = 0; /* it left the trail later */
   if (walk->phase != WL_TRAIL_SOUGHT && left > WL_TRAIL_FRAMES) left = 0; /* the outer ones of them are missing */
   __u32 end = left > WL_TRAIL_FRAMES ? left - WL_TRAIL_FRAMES : 0;
   for (__u32 i = 0; i < WL_TRAIL_FRAMES; i++) {

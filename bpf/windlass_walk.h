@@ -146,7 +146,9 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_
     int status = wl_is_near_trail(s) ? wl_trail_round(s, trail) : wl_walk_round(s, memo);
     if (status == WL_NEEDS_STEP) {
       __u64 sp = s->unwind.cursor.regs[WL_SP];
+      __u32 frames = s->unwind.frames;
       status = wl_step(&s->unwind, memo);
+      if (s->unwind.frames != frames) wl_drop_frame(&s->trail);
       if (s->unwind.taken_count && wl_keep_words(s)) status = WL_END_NO_ROW;
       if (status == WL_CONTINUE) wl_note_step(s, trail, sp);
     }

@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       FUZZ_CHECK(plain && plain->frames.size() == 1 && plain->begin == procedure->begin);
       FUZZ_CHECK(plain->frames[0].function == procedure->frames.back().function);
     }
-    if (const auto symbol = file->public_before(rva)) FUZZ_CHECK(symbol->rva <= rva);
+    if (const auto symbol = file->public_before(rva, false)) FUZZ_CHECK(symbol->rva <= rva);
   }
   return 0;
 }

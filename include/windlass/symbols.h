@@ -29,9 +29,9 @@
 // at the absolute path in the image, or in a folder of the symbol path: FOLDER/x.pdb/GUIDAGE/x.pdb or FOLDER/x.pdb.
 // Symbol servers are never asked. Functions of a PDB file have no parameters in their names.
 //
-// A symbol or debug entry names an address only if its range contains the address. The nearest symbol before the
-// address is never used. A file is used only if it is the mapped file, by its build id, or without a build id by its
-// inode.
+// A symbol or debug entry names an address only if its range contains the address. Symbols of Windows images have no
+// range: these name code up to the next symbol, within the function and the object file. A file is used only if it is
+// the mapped file, by its build id, or without a build id by its inode.
 //
 // This is a library of its own, windlass::symbols, which needs libdw; Linux only. Nothing here is signal-safe. Files
 // are mapped while they are read. A file that is truncated meanwhile raises SIGBUS, as for every reader of mapped

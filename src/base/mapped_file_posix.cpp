@@ -15,7 +15,8 @@ Failure system_error(const char* what) { return fail(ErrorCode::kSystem, what, 0
 class Descriptor {
  public:
   // O_NONBLOCK: opening a FIFO somebody put in the way must not hang.
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  explicit Descriptor(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }

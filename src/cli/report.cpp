@@ -16,6 +16,7 @@
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/profile_input.h"
+#include "os/readers.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
@@ -76,7 +77,10 @@ int run_report(const ReportArguments& options) {
   int status = kDone;
   auto profile = read_profile(options.file, "report", status);
   if (!profile) return status;
-  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) name_windows(options.pdb, *profile);
+  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) {
+    os::use_readers(os::Readers::start());  // the profile says which files to open
+    name_windows(options.pdb, *profile);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);

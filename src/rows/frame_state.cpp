@@ -72,7 +72,7 @@ Expected<void> FrameState::save(const prologue::Save& save, std::uint32_t where)
     if (std::any_of(saved_.begin(), saved_.end(),
                     [&](const Saved& s) { return overlaps(place, size, s.depth, width(architecture_, s.reg)); }))
       return fail(ErrorCode::kMalformed, "register is saved where another one is", where, offset);
-    saved_.push_back({reg, place, offset});
+    saved_.push_back({reg, place});
     offset += size;
   }
   return {};
@@ -98,15 +98,7 @@ Expected<void> FrameState::undo(const prologue::Op& op) {
   return {};
 }
 
-prologue::Save FrameState::from_sp(prologue::Save save) const {
-  const auto found = std::ranges::find(saved_, save.reg, &Saved::reg);
-  const bool as_applied = found != saved_.end() && save.allocate == 0 && found->offset == save.offset;
-  if (as_applied && found->depth <= depth_) save.offset = static_cast<std::uint32_t>(depth_ - found->depth);
-  return save;
-}
-
-Expected<void> FrameState::restore(const prologue::Save& listed, std::uint32_t where) {
-  const prologue::Save save = from_sp(listed);
+Expected<void> FrameState::restore(const prologue::Save& save, std::uint32_t where) {
   const RegisterNumber regs[] = {save.reg, save.second};
   std::uint64_t offset = save.offset;
   for (const RegisterNumber reg : regs) {

@@ -16,10 +16,8 @@ class FrameState {
 
   // Applies an action. kMalformed or kOutOfRange, at the op's end.
   Expected<void> apply(const prologue::Op& op);
-  // Takes an action back. It must have been applied. A Save counts from sp as it is now, or is as it was applied.
+  // Takes an action back. It must have been applied, and sp must be where it was then.
   Expected<void> undo(const prologue::Op& op);
-  // A Save of undo(), counted from sp as it is now.
-  [[nodiscard]] prologue::Save from_sp(prologue::Save save) const;
 
   // Bytes from sp up to the CFA.
   [[nodiscard]] std::uint64_t depth() const { return depth_; }
@@ -31,8 +29,7 @@ class FrameState {
   [[nodiscard]] const std::optional<Pointer>& pointer() const { return pointer_; }
   struct Saved {
     RegisterNumber reg;
-    std::uint64_t depth;   // [CFA - depth].
-    std::uint64_t offset;  // From sp when it was saved.
+    std::uint64_t depth;  // [CFA - depth].
   };
   [[nodiscard]] const std::vector<Saved>& saved() const { return saved_; }
   [[nodiscard]] bool return_signed() const { return signed_; }

@@ -17,10 +17,11 @@ class PdbNames {
   // Adds the lines of names' address number `index`: a procedure, with `lines` also the calls inlined there. False: no
   // procedure is known at the address.
   bool name(std::size_t index, std::uint32_t rva, bool lines, ModuleNames& names);
-  // The last public symbol at or before an address.
-  [[nodiscard]] std::optional<pdb::PdbFile::Symbol> public_before(std::uint32_t rva) const {
-    return file_->pdb.public_before(rva);
+  // As PdbFile::public_before().
+  [[nodiscard]] std::optional<pdb::PdbFile::Symbol> public_before(std::uint32_t rva, bool any) {
+    return file_->pdb.public_before(rva, any);
   }
+  [[nodiscard]] bool is_spent() const { return file_->pdb.is_spent(); }
 
  private:
   std::unique_ptr<OpenPdb> file_;

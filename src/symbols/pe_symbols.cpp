@@ -1,5 +1,7 @@
 #include "symbols/pe_symbols.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -110,23 +112,28 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
     if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
     name_by_symbols(i, rva, names);
   }
+  if (pdb_ && pdb_->is_spent())
+    names.note = fmt::format("{}: takes too long to read: many addresses have no inlined calls", image_.pdb_path());
 }
 
-void PeSymbolFile::name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names) const {
+void PeSymbolFile::name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names) {
   const auto& [parts, symbols, labels] = *tables_;
   std::optional<pdb::PdbFile::Symbol> of_pdb;  // what the view in `symbol` points into
-  // The public symbol of the PDB file, if that is not before the image's own.
+  const Part part = part_at(parts, rva);
+  // The public symbol of the PDB file, if that is not before the image's own. In code of no entry a leaf of assembly
+  // may begin, whose symbol is not marked as code.
   const auto nearest = [&](std::uint32_t at) {
     auto symbol = symbols.nearest(at);
-    of_pdb = pdb_ ? pdb_->public_before(at) : std::nullopt;
+    of_pdb = pdb_ ? pdb_->public_before(at, part.function == 0) : std::nullopt;
     if (of_pdb && (!symbol || of_pdb->rva >= symbol->rva)) symbol = {of_pdb->rva, of_pdb->name};
     return symbol;
   };
-  const Part part = part_at(parts, rva);
   auto symbol = nearest(rva);
-  if (part.function != 0 && (!symbol || symbol->rva < part.begin))
+  std::uint64_t first = part.begin;
+  if (part.function != 0 && (!symbol || symbol->rva < part.begin)) {
     symbol = nearest(static_cast<std::uint32_t>(part.function));
-  const std::uint64_t first = part.function != 0 ? std::min(part.begin, part.function) : part.begin;
+    first = part_at(parts, part.function).begin;
+  }
   if (!symbol || symbol->rva < first || !is_code(image_, symbol->rva)) {
     const auto after = std::ranges::upper_bound(labels, rva, {}, &image::PeSymbols::Symbol::rva);
     if (after == labels.begin() || std::prev(after)->rva < first) return;

@@ -36,7 +36,7 @@ class PeSymbolFile {
   struct Tables;
   PeSymbolFile(MappedFile file, image::PeImage image);
   void find_pdb(const profile::Module& module, const SymbolizeOptions& options);
-  void name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names) const;
+  void name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names);
 
   MappedFile file_;
   image::PeImage image_;  // a view of file_

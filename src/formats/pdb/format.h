@@ -9,6 +9,9 @@
 
 namespace windlass::pdb {
 
+// Bytes of a name; longer ones are cut.
+inline constexpr std::size_t kLongestName = 4096;
+
 // The container, msf.cpp.
 inline constexpr std::string_view kMsfMagic(
     "Microsoft C/C++ MSF 7.00\r\n\x1a"

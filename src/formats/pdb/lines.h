@@ -30,6 +30,10 @@ class ModuleLines {
   [[nodiscard]] std::optional<SourceLine> of_inlinee(std::uint32_t id) const;
   // The offset of a file's path in the PDB's table of strings.
   [[nodiscard]] std::optional<std::uint32_t> path_of(std::uint32_t file) const;
+  // Bytes of its lists.
+  [[nodiscard]] std::size_t memory() const {
+    return runs_.capacity() * sizeof(Run) + inlinees_.capacity() * sizeof(Inlinee);
+  }
 
  private:
   struct Run {  // lines of one piece of code

@@ -77,12 +77,14 @@ void Module::read_symbols(ByteView records) {
     if (is_procedure(record->kind)) {
       const auto procedure = record->bytes.at<ProcedureRecord>(0);
       const auto name = record->bytes.string_at(kProcedureName);
-      if (procedure && name)
-        procedures_.push_back({{procedure->section, procedure->offset}, procedure->size, *name, rest});
+      if (procedure && name && procedure->size != 0)
+        procedures_.push_back(
+            {{procedure->section, procedure->offset}, procedure->size, name->substr(0, kLongestName), rest});
     } else if (record->kind == SymbolKind::kThunk) {
       const auto thunk = record->bytes.at<ThunkRecord>(0);
       const auto name = record->bytes.string_at(kThunkName);
-      if (thunk && name) procedures_.push_back({{thunk->section, thunk->offset}, thunk->size, *name, {}});
+      if (thunk && name && thunk->size != 0)
+        procedures_.push_back({{thunk->section, thunk->offset}, thunk->size, name->substr(0, kLongestName), {}});
     } else if (record->kind == SymbolKind::kSeparatedCode) {
       const auto part = record->bytes.at<SeparatedCodeRecord>(0);
       if (part)
@@ -103,31 +105,33 @@ const Procedure* Module::procedure_at(SectionOffset place) const {
   return found != nullptr && found->contains(place) ? found : nullptr;
 }
 
-void Module::inlined_at(const Procedure& procedure, SectionOffset place,
-                        FunctionRef<void(const InlinedCall&)> add) const {
+std::size_t Module::inlined_at(const Procedure& procedure, SectionOffset place,
+                               FunctionRef<void(const InlinedCall&)> add) const {
   const std::uint32_t offset = place.offset - procedure.begin.offset;
-  if (!procedure.contains(place)) return;  // separated code: its annotations count from elsewhere
+  if (!procedure.contains(place)) return 0;  // separated code: its annotations count from elsewhere
   // Scopes that are open, and how many of the outermost of these contain the place.
-  std::uint32_t depth = 0, known = 0;
+  std::uint32_t depth = 0, known = 0, added = 0;
   ByteCursor cursor(procedure.inside);
   while (const auto record = next_record(cursor)) {
     if (closes_scope(record->kind)) {
-      if (depth == 0 || known == depth) return;  // the end of the procedure, or of the innermost call at the place
+      if (depth == 0 || known == depth) break;  // the end of the procedure, or of the innermost call at the place
       --depth;
     }
     if (!opens_scope(record->kind)) continue;
     ++depth;
     if (record->kind != SymbolKind::kInlineSite && record->kind != SymbolKind::kInlineSite2) continue;
     const auto site = record->bytes.at<InlineSiteRecord>(0);
-    if (!site) return;
+    if (!site) break;
     const std::size_t head = sizeof(InlineSiteRecord) + (record->kind == SymbolKind::kInlineSite2 ? 4 : 0);
     InlinedCall call{.id = site->inlinee, .begin = lines_.of_inlinee(site->inlinee), .line = {}};
     const auto line = inlined_line(behind(record->bytes, head), call.begin.value_or(SourceLine()), offset);
     if (!line) continue;
     if (call.begin) call.line = *line;
     add(call);
+    if (++added == kMostInlined) break;
     known = depth;
   }
+  return cursor.position();
 }
 
 }  // namespace windlass::pdb

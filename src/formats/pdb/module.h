@@ -31,6 +31,9 @@ struct InlinedCall {
   SourceLine line;                  // of the code that was asked for; 0: not known
 };
 
+// Deeper calls of a hostile file are left out.
+inline constexpr std::uint32_t kMostInlined = 256;
+
 class Module {
  public:
   // Errors: kOutOfRange if the stream is smaller than its parts. Damaged records end the reading.
@@ -40,12 +43,16 @@ class Module {
 
   // The procedure or thunk that a place lies in. Separated code is a part of its procedure.
   [[nodiscard]] const Procedure* procedure_at(SectionOffset place) const;
-  // The calls inlined at a place, the outermost first.
-  void inlined_at(const Procedure& procedure, SectionOffset place, FunctionRef<void(const InlinedCall&)> add) const;
+  // The calls inlined at a place, the outermost first, kMostInlined at most. Returns how many bytes were read.
+  std::size_t inlined_at(const Procedure& procedure, SectionOffset place,
+                         FunctionRef<void(const InlinedCall&)> add) const;
   [[nodiscard]] const ModuleLines& lines() const { return lines_; }
   [[nodiscard]] const CrossScope& cross_scope() const { return cross_scope_; }
-  // Bytes that were copied.
-  [[nodiscard]] std::size_t copied() const { return copies_[0].size() + copies_[1].size(); }
+  // Bytes of copies and lists.
+  [[nodiscard]] std::size_t memory() const {
+    return copies_[0].size() + copies_[1].size() + procedures_.capacity() * sizeof(Procedure) +
+           separated_.capacity() * sizeof(Separated) + lines_.memory();
+  }
 
  private:
   struct Separated {

@@ -58,11 +58,13 @@ std::shared_ptr<const Module> PdbFile::module(std::uint32_t index) {
   const ModuleInfo& info = dbi_.modules()[index];
   std::shared_ptr<const Module> made;
   if (auto read = Module::read(file_.stream(info.stream), info)) made = std::make_shared<Module>(std::move(*read));
-  kept_ += made != nullptr ? made->copied() : 0;
-  if (kept_ > kMostKept) {
+  const std::size_t memory = made != nullptr ? made->memory() : 0;
+  if (kept_ + memory > kMostKept) {
     modules_.clear();
-    kept_ = made->copied();
+    imported_names_.clear();
+    kept_ = 0;
   }
+  kept_ += memory;
   return modules_[index] = made;
 }
 
@@ -84,8 +86,21 @@ std::optional<std::uint32_t> PdbFile::module_named(const std::string& name) {
   return found != modules_by_name_.end() ? std::optional(found->second) : std::nullopt;
 }
 
-std::string PdbFile::inlined_name(const Module& module, std::uint32_t id) {
-  if (!CrossScope::is_imported(id)) return function_name(ids_, types_, id);
+const std::string& PdbFile::inlined_name(const Module& module, std::uint32_t id) {
+  // Hostile records make one name dear, and may ask for it often.
+  constexpr std::size_t kMostNames = 8192;
+  if (names_of_ids_.size() + imported_names_.size() > kMostNames) {
+    names_of_ids_.clear();
+    imported_names_.clear();
+  }
+  const bool imported = CrossScope::is_imported(id);
+  auto& known = imported ? imported_names_[&module] : names_of_ids_;
+  const auto [name, is_new] = known.try_emplace(id);
+  if (is_new) name->second = imported ? imported_name(module, id) : function_name(ids_, types_, id);
+  return name->second;
+}
+
+std::string PdbFile::imported_name(const Module& module, std::uint32_t id) {
   const auto import = module.cross_scope().import(id);
   const auto from = import ? module_named(names_.string_at(kStringTableHeader + import->module_name)) : std::nullopt;
   const auto exporter = from ? this->module(*from) : nullptr;
@@ -98,7 +113,7 @@ std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool line
   const auto index = place ? dbi_.module_at(*place) : std::nullopt;
   const std::shared_ptr<const Module> module = index ? this->module(*index) : nullptr;
   const Procedure* procedure = module != nullptr ? module->procedure_at(*place) : nullptr;
-  if (procedure == nullptr) return std::nullopt;
+  if (procedure == nullptr || procedure->name.empty()) return std::nullopt;
   NamedProcedure named{.begin = dbi_.rva_of(procedure->begin).value_or(rva), .frames = {}};
   NamedCode outermost{.function = std::string(procedure->name), .file = {}, .function_file = {}};
   if (lines) {
@@ -117,7 +132,8 @@ std::optional<NamedProcedure> PdbFile::procedure_at(std::uint32_t rva, bool line
 }
 
 void PdbFile::add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to) {
-  module.inlined_at(procedure, place, [&](const InlinedCall& call) {
+  if (scanned_ > kMostScanned) return;
+  scanned_ += module.inlined_at(procedure, place, [&](const InlinedCall& call) {
     NamedCode frame{.function = inlined_name(module, call.id), .file = {}, .function_file = {}};
     if (frame.function.empty()) return;
     if (call.line.line != 0) {
@@ -133,13 +149,21 @@ void PdbFile::add_inlined(const Module& module, const Procedure& procedure, Sect
   std::ranges::reverse(to.frames);
 }
 
-std::optional<PdbFile::Symbol> PdbFile::public_before(std::uint32_t rva) const {
+std::optional<PdbFile::Symbol> PdbFile::public_before(std::uint32_t rva, bool any) {
   const auto place = dbi_.place_of(rva);
   if (!place) return std::nullopt;
-  const auto symbol = publics_.nearest(*place);
-  if (!symbol) return std::nullopt;
+  const auto symbol = publics_.nearest(*place, any);
+  if (!symbol || is_of_other_code(symbol->place, *place)) return std::nullopt;
   const auto at = dbi_.rva_of(symbol->place);
   return at ? std::optional(Symbol{*at, symbol->name}) : std::nullopt;
+}
+
+bool PdbFile::is_of_other_code(SectionOffset symbol, SectionOffset place) {
+  const auto of_symbol = dbi_.module_at(symbol), of_place = dbi_.module_at(place);
+  if (of_symbol != of_place) return true;
+  const auto module = of_symbol ? this->module(*of_symbol) : nullptr;
+  const Procedure* procedure = module != nullptr ? module->procedure_at(symbol) : nullptr;
+  return procedure != nullptr && procedure->begin == symbol && !procedure->contains(place);
 }
 
 }  // namespace windlass::pdb

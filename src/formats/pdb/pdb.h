@@ -47,8 +47,11 @@ class PdbFile {
     std::uint32_t rva;
     std::string name;
   };
-  // The last public symbol of code at or before an address, in its section.
-  [[nodiscard]] std::optional<Symbol> public_before(std::uint32_t rva) const;
+  // The last public symbol at or before an address, in the code of the same module. Not the symbol of a procedure that
+  // ends before the address. `any`: also symbols that are not marked as code, for example those of assembly.
+  [[nodiscard]] std::optional<Symbol> public_before(std::uint32_t rva, bool any);
+  // So much was read that addresses get no inlined calls any more.
+  [[nodiscard]] bool is_spent() const { return scanned_ > kMostScanned; }
 
  private:
   PdbFile(MsfFile file, const Info& info, Dbi dbi);
@@ -56,11 +59,16 @@ class PdbFile {
   std::shared_ptr<const Module> module(std::uint32_t index);
   std::optional<std::uint32_t> module_named(const std::string& name);
   void add_inlined(const Module& module, const Procedure& procedure, SectionOffset place, NamedProcedure& to);
-  [[nodiscard]] std::string inlined_name(const Module& module, std::uint32_t id);
+  const std::string& inlined_name(const Module& module, std::uint32_t id);
+  [[nodiscard]] std::string imported_name(const Module& module, std::uint32_t id);
+  // Is the code at a place another's than that at a symbol before it?
+  [[nodiscard]] bool is_of_other_code(SectionOffset symbol, SectionOffset place);
   [[nodiscard]] std::string path_of(const Module& module, std::uint32_t file) const;
 
   // Bytes of modules that are kept. More, and all are read anew.
   static constexpr std::size_t kMostKept = std::size_t{256} << 20;
+  // Bytes of records that are read for inlined calls, in some seconds.
+  static constexpr std::uint64_t kMostScanned = std::uint64_t{4} << 30;
 
   MsfFile file_;
   Dbi dbi_;
@@ -69,7 +77,10 @@ class PdbFile {
   Stream names_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Module>> modules_;  // those that were needed
   std::unordered_map<std::string, std::uint32_t> modules_by_name_;            // in lower case; made when needed
+  std::unordered_map<std::uint32_t, std::string> names_of_ids_;
+  std::unordered_map<const Module*, std::unordered_map<std::uint32_t, std::string>> imported_names_;
   std::size_t kept_ = 0;
+  std::uint64_t scanned_ = 0;
 };
 
 }  // namespace windlass::pdb

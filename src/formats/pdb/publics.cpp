@@ -21,7 +21,7 @@ std::optional<PublicSymbol> Publics::symbol(std::uint32_t index, bool with_name)
   return found;
 }
 
-std::optional<PublicSymbol> Publics::nearest(SectionOffset place) const {
+std::optional<PublicSymbol> Publics::nearest(SectionOffset place, bool any) const {
   std::uint32_t begin = 0, end = count_;
   while (begin < end) {
     const std::uint32_t middle = begin + (end - begin) / 2;
@@ -40,7 +40,7 @@ std::optional<PublicSymbol> Publics::nearest(SectionOffset place) const {
     const auto found = symbol(begin - 1, false);
     if (!found || found->place > place || found->place.section != place.section || (best && found->place != best_place))
       break;
-    if ((found->flags & (kPublicCode | kPublicFunction)) == 0) continue;
+    if (!any && (found->flags & (kPublicCode | kPublicFunction)) == 0) continue;
     best = begin - 1;
     best_place = found->place;
   }

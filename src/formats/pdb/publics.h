@@ -21,8 +21,8 @@ class Publics {
   // A view of the file, which must outlive it. Streams that are absent or damaged have no symbols.
   Publics(const MsfFile& file, const DbiHeader& header);
 
-  // The last one of code at or before a place, in the same section. Reads O(log n) records.
-  [[nodiscard]] std::optional<PublicSymbol> nearest(SectionOffset place) const;
+  // The last one of code at or before a place, in the same section; with `any`, of whatever. Reads O(log n) records.
+  [[nodiscard]] std::optional<PublicSymbol> nearest(SectionOffset place, bool any) const;
 
  private:
   [[nodiscard]] std::optional<PublicSymbol> symbol(std::uint32_t index, bool with_name) const;

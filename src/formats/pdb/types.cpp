@@ -20,7 +20,9 @@ std::size_t numeric_size(ByteView bytes, std::uint64_t at) {
   }
 }
 
-std::string text_at(ByteView bytes, std::uint64_t at) { return std::string(bytes.string_at(at).value_or("")); }
+std::string text_at(ByteView bytes, std::uint64_t at) {
+  return std::string(bytes.string_at(at).value_or("").substr(0, kLongestName));
+}
 
 // Of a class, structure, union, interface or enumeration.
 std::string type_name(const TypeStream& types, std::uint32_t index) {

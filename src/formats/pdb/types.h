@@ -29,7 +29,7 @@ class TypeStream {
   [[nodiscard]] std::optional<TypeRecord> record(std::uint32_t index, std::vector<std::byte>& copy) const;
 
  private:
-  static constexpr std::uint32_t kMostPassed = 1 << 16;
+  static constexpr std::uint32_t kMostPassed = 1 << 12;
   struct Known {
     std::uint32_t index, offset;  // the offset counts from the first record
   };

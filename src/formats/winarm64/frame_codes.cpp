@@ -163,19 +163,6 @@ class Frames {
     }
   }
 
-  // What an epilogue takes back, its saves counted from sp as it then is: as instructions count.
-  [[nodiscard]] std::vector<prologue::Op> by_instructions(const prologue::Epilogue& epilogue) const {
-    std::vector<prologue::Op> undone = epilogue.undone;
-    FrameState state = states_.back();
-    bool known = known_;
-    for (prologue::Op& op : undone) {
-      auto* save = std::get_if<prologue::Save>(&op.action);
-      if (known && save != nullptr) *save = state.from_sp(*save);
-      known = known && state.undo(op);
-    }
-    return undone;
-  }
-
   // What an epilogue leaves in place: the actions of the function around a part that it leaves, or none.
   [[nodiscard]] std::span<const prologue::Action> left_by(const prologue::Epilogue& epilogue) const {
     std::size_t left = actions_.size();
@@ -211,7 +198,7 @@ Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& fra
                                      const prologue::Epilogue& epilogue) {
   EpilogueForm form;
   std::uint32_t at = epilogue.begin;
-  const std::vector<prologue::Op> undone = frames.by_instructions(epilogue);
+  const std::vector<prologue::Op>& undone = epilogue.undone;
   for (std::size_t i = 0; i < undone.size();) {
     std::size_t next = i + 1;
     while (next < undone.size() && undone[next].end == undone[i].end) ++next;

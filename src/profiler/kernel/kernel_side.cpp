@@ -146,6 +146,7 @@ class KernelSideImpl final : public KernelSide {
   }
   void stop() override { clocks_.stop(); }
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
+  void set_behind(bool behind) override { behind_ = behind; }
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
   KernelSideStats stats() const override;
@@ -173,8 +174,9 @@ class KernelSideImpl final : public KernelSide {
   CpuClocks clocks_;
   std::vector<bpf_link*> tracepoint_links_;
   std::unique_ptr<WalkLoader> walk_;  // with walk_later
-  unsigned rounds_with_walk_ = 0;     // since it was loaded
-  bool walks_ = false;                // it is in use, or will never be
+  unsigned rounds_with_walk_ = 0;     // since it was loaded, and the agent was last behind
+  bool behind_ = false;
+  bool walks_ = false;  // it is in use, or will never be
   std::optional<SystemError> walk_error_;
 };
 
@@ -335,7 +337,9 @@ void KernelSideImpl::teach(const wl_learned_key& key, const wl_learned& lesson) 
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
   // The walk's hook sees no mapping that is older. The agent hears of these in the next rounds, and publishes them.
   constexpr unsigned kRoundsBeforeWalk = 3;
-  if (walk_ != nullptr && !walks_ && walk_->is_done() && rounds_with_walk_++ == kRoundsBeforeWalk) use_walk();
+  const bool waits = walk_ != nullptr && !walks_ && walk_->is_done();
+  if (behind_) rounds_with_walk_ = 0;
+  if (waits && !behind_ && rounds_with_walk_++ == kRoundsBeforeWalk) use_walk();
   const int count = ring_.poll(timeout, handler);
   sets_->housekeeping(MappingSets::Clock::now());
   return count;

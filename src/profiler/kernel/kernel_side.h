@@ -100,6 +100,8 @@ class KernelSide : public SampleSource, public TableStore {
 
   // With walk_later: waits until samples can be walked in the kernel.
   virtual std::expected<void, SystemError> finish_loading() = 0;
+  // With walk_later: the agent has events that it has not looked at. The walk waits, since these may be of mappings.
+  virtual void set_behind(bool behind) = 0;
   // With walk_later: why the kernel has refused the walk, so that all samples stay raw events; null if it has not.
   [[nodiscard]] virtual const SystemError* walk_error() const = 0;
 

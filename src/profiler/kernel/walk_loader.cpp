@@ -18,12 +18,15 @@
 namespace windlass::profiler {
 namespace {
 
-void lend_maps(const windlass_bpf& first, const windlass_bpf& second) {
+// 0, or the errno. A map of its own would take samples that nobody reads.
+int lend_maps(const windlass_bpf& first, const windlass_bpf& second) {
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, second.obj) {
     const bpf_map* lent = bpf_object__find_map_by_name(first.obj, bpf_map__name(map));
-    if (lent != nullptr) (void)bpf_map__reuse_fd(map, bpf_map__fd(lent));
+    if (lent == nullptr) return ENOENT;
+    if (const int failed = bpf_map__reuse_fd(map, bpf_map__fd(lent)); failed != 0) return -failed;
   }
+  return 0;
 }
 
 }  // namespace
@@ -55,7 +58,8 @@ void WalkLoader::Load::open(const windlass_bpf& first) {
   }
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, object->obj) bpf_program__set_autoload(program, false);
-  lend_maps(first, *object);
+  if (const int failed = lend_maps(first, *object); failed != 0)
+    error = explain_load_error(failed, log.text(), types->given());
 }
 
 std::optional<SystemError> WalkLoader::Load::load() {

@@ -67,7 +67,9 @@ std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const 
     const SampleKey key{*at, stack.tgid, stack.tid, comm(stack.comm), stack.end, stack.certainty};
     const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
     if (known) return *known;
-    if (samples_.size() < kMaxSamples || frames.empty()) {
+    const bool has_room = samples_.size() < kMaxSamples && sample_frames_ + frames.size() <= kMaxSampleFrames;
+    if (has_room || frames.empty()) {
+      sample_frames_ += frames.size();
       samples_.push_back({0, key});
       sample_numbers_.add(static_cast<std::uint32_t>(samples_.size() - 1),
                           [this](std::uint32_t i) { return samples_[i].key.hash(); });

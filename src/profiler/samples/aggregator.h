@@ -40,6 +40,8 @@ class Aggregator {
  public:
   static constexpr std::size_t kMaxFrames = std::size_t{16} << 20;
   static constexpr std::size_t kMaxSamples = std::size_t{4} << 20;
+  // Of all samples together, as a profile has them: each with its own copy.
+  static constexpr std::size_t kMaxSampleFrames = std::size_t{64} << 20;
   static constexpr std::size_t kMaxLocations = std::size_t{8} << 20;
   static constexpr std::size_t kMaxStrings = 65535;
   static constexpr std::size_t kMaxAnonymousModules = 16384;  // one a process; later processes share one
@@ -123,6 +125,7 @@ class Aggregator {
 
   StackTree stacks_;  // of location numbers
   std::deque<Stored> samples_;
+  std::uint64_t sample_frames_ = 0;
   NumberTable sample_numbers_;
   std::deque<Counted> counted_;
   NumberTable counted_numbers_;

@@ -186,9 +186,10 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   return released;
 }
 
-// A command does not wait: the agent can walk its first samples. Those of the whole machine may be too many.
+// A raw stack holds less than the walk would find: other stacks, for example of signal handlers, are not in it. So nothing
+// is sampled before the walk is there.
 std::expected<void, SystemError> Recorder::finish_loading() {
-  if (source_.kernel == nullptr || command_) return {};
+  if (source_.kernel == nullptr) return {};
   if (auto loaded = source_.kernel->finish_loading(); !loaded) return loaded;
   // The programs see no mapping that is older.
   std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
@@ -231,7 +232,8 @@ void Recorder::take_round() {
     if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
   });
-  (void)take_events(now_, kMostWork);
+  const bool all = take_events(now_, kMostWork);
+  if (source_.kernel != nullptr) source_.kernel->set_behind(!all);
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });

@@ -181,6 +181,60 @@ TEST_F(Trail, DeepStacksKeepTheirInnerFrames) {
   check();
 }
 
+// A walk that ended early left a short trail. The next one passes that trail's end, and goes on for longer than a
+// trail.
+TEST_F(Trail, GoesOnBehindATrailThatEndsEarly) {
+  call(400);
+  for (const std::uint32_t limit : {10U, 150U, 200U}) {
+    std::vector<std::uint64_t> frames;
+    target.trail = {};
+    for (int walk = 0; walk < 3; ++walk) {  // the memo knows the rules by then, so the steps are plain
+      target.frame_limit = limit;
+      (void)target.walk(lay_out(frames));
+    }
+    target.frame_limit = 500;
+    for (int more = 0; more < 4; ++more) {
+      stack.back().offset ^= 1;
+      call(3);
+      check();
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The same with random places where walks end.
+TEST_F(Trail, RandomLimitsLeaveNoWrongFrame) {
+  for (int round = 0; round < 3000; ++round) {
+    stack.resize(1 + random() % stack.size());
+    call(random() % 300);
+    if (stack.size() > 480) stack.resize(480);
+    std::vector<std::uint64_t> frames;
+    const wl_cursor start = lay_out(frames);
+    target.frame_limit = random() % 2 == 0 ? 1 + random() % 300 : 500;
+    const std::vector<std::uint64_t> walked = target.walk(start);
+    frames.resize(std::min<std::size_t>(frames.size(), target.frame_limit));
+    ASSERT_EQ(walked, frames) << round;
+  }
+}
+
+// A return address whose bit 63 is set is no frame of the trail's that is exact.
+TEST_F(Trail, ABitThatMeansExactIsNoReturnAddress) {
+  for (int i = 0; i < 5; ++i) stack.push_back({kSmall, 0x40, 0, 0});
+  std::vector<std::uint64_t> frames;
+  const wl_cursor start = lay_out(frames);
+  for (int walk = 0; walk < 2; ++walk) (void)target.walk(start);
+  auto& bytes = target.memory.begin()->second;
+  std::uint64_t word;
+  std::memcpy(&word, bytes.data() + 24, 8);  // of the second frame
+  word |= WL_FRAME_EXACT;
+  std::memcpy(bytes.data() + 24, &word, 8);
+  for (int walk = 0; walk < 3; ++walk) {
+    const auto walked = target.walk(start);
+    EXPECT_EQ(walked.size(), 3U);
+    EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
+  }
+}
+
 TEST_F(Trail, TheFrameLimitHoldsOnIt) {
   for (int i = 0; i < 100; ++i) stack.push_back({kSmall, 0x40, 0, 0});
   std::vector<std::uint64_t> frames;

@@ -87,14 +87,14 @@ TEST_P(PdbOfMachine, PublicSymbolsOfCodeWithoutDebugInformation) {
   for (const image::PeSection& section : program.image.sections())
     for (std::uint32_t rva = section.rva; section.executable() && rva < section.rva + section.virtual_size; ++rva) {
       if (program.pdb.procedure_at(rva, false)) continue;
-      const auto symbol = program.pdb.public_before(rva);
+      const auto symbol = program.pdb.public_before(rva, false);
       if (!symbol) continue;
       EXPECT_LE(symbol->rva, rva);
       names.insert(symbol->name);
     }
   EXPECT_TRUE(names.contains("bare_too"));
   EXPECT_TRUE(names.contains("?bare@shapes@@YAHH@Z"));
-  EXPECT_FALSE(program.pdb.public_before(0x10));  // a header, which is in no section
+  EXPECT_FALSE(program.pdb.public_before(0x10, false));  // a header, which is in no section
 }
 
 INSTANTIATE_TEST_SUITE_P(Pdb, PdbOfMachine, ::testing::Values("x86_64", "aarch64"));
@@ -155,7 +155,7 @@ void ask_everything(ByteView bytes) {
   if (!pdb) return;
   for (std::uint32_t rva = 0x1000; rva < 0x1200; rva += 7) {
     (void)pdb->procedure_at(rva, true);
-    (void)pdb->public_before(rva);
+    (void)pdb->public_before(rva, false);
   }
 }
 

@@ -185,25 +185,6 @@ TEST(WinArm64Write, AFramePointerThatIsLoadedKeepsThePackedForm) {
   EXPECT_FALSE(written->bytes.empty());
 }
 
-// ldr x19, [sp, #32] runs while sp is 16 lower than at str x19, [sp, #16].
-TEST(WinArm64Write, ASaveInAnEpilogueIsTheActionOrTheInstruction) {
-  Prologue f{.architecture = Architecture::kAArch64, .code_size = 60};
-  f.ops = {{4, prologue::Allocate{32}}, {8, prologue::Save{19, 16}}, {12, prologue::Allocate{16}}};
-  const std::vector<prologue::Op> freed{{48, prologue::Allocate{16}}, {52, prologue::Allocate{32}}};
-  std::vector<std::vector<std::byte>> written;
-  for (const std::uint32_t offset : {16U, 32U}) {
-    f.epilogues = {{40, 60, freed}};
-    f.epilogues[0].undone.insert(f.epilogues[0].undone.begin(), {44, prologue::Save{19, offset}});
-    ASSERT_TRUE(prologue::check(f));
-    const auto one = write(f, {.function = 0x1000});
-    ASSERT_TRUE(one) << one.error().text();
-    written.push_back(one->bytes);
-  }
-  EXPECT_EQ(written[0], written[1]);
-  f.epilogues[0].undone[0].action = prologue::Save{19, 24};
-  EXPECT_EQ(prologue::check(f).error().text(), "0x2c: epilogue restores a register from where it was not saved (0x13)");
-}
-
 TEST(WinArm64Write, OneWriterForManyFunctions) {
   Prologue f = function({chain(4, 16), {8, SetFramePointer{29}}, {12, Allocate{32}}}, 40);
   winarm64::Writer writer({.info = 0x100000});
