@@ -81,8 +81,8 @@ struct Op {
 struct Epilogue {
   std::uint32_t begin = 0;  // The begin of its first instruction.
   std::uint32_t end = 0;    // Behind its last instruction, the return or jump.
-  // In the order of the code: the end of the instruction, and the action that it takes back. A Save counts from sp as it
-  // is when the instruction runs.
+  // In the order of the code: the end of the instruction, and the action that it takes back. A Save counts from sp as
+  // it is when the instruction runs.
   std::vector<Op> undone = {};
 };
 

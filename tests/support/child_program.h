@@ -17,12 +17,20 @@ namespace windlass::test {
 class ChildProgram {
  public:
   // `words`: the program's path and its arguments. Its output to `descriptor` goes to the file `output`. It has no
-  // input, even if the test has one.
+  // input, even if the test has one. Returns when the program runs: before that the child is the test itself.
   ChildProgram(std::vector<std::string> words, std::string output, int descriptor,
                const std::vector<std::pair<std::string, std::string>>& environment = {})
       : output_(std::move(output)) {
+    int until_exec[2];
+    if (::pipe2(until_exec, O_CLOEXEC) != 0) return;
     pid_ = ::fork();
-    if (pid_ != 0) return;
+    if (pid_ != 0) {
+      char none = 0;
+      ::close(until_exec[1]);
+      (void)!::read(until_exec[0], &none, 1);
+      ::close(until_exec[0]);
+      return;
+    }
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> raw;

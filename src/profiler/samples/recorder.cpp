@@ -186,8 +186,8 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   return released;
 }
 
-// A raw stack holds less than the walk would find: other stacks, for example of signal handlers, are not in it. So nothing
-// is sampled before the walk is there.
+// A raw stack holds less than the walk would find: other stacks, for example of signal handlers, are not in it. So
+// nothing is sampled before the walk is there.
 std::expected<void, SystemError> Recorder::finish_loading() {
   if (source_.kernel == nullptr) return {};
   if (auto loaded = source_.kernel->finish_loading(); !loaded) return loaded;
