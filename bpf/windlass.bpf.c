@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
  * The sampler: a perf_event program that unwinds the kernel stack and the user stack of the running thread, without
- * bpf_loop. Every sample ends in exactly one way: counted (a stack seen before), a stack event, a raw
+ * tail calls and bpf_loop. Every sample ends in exactly one way: counted (a stack seen before), a stack event, a raw
  * event, or lost.
  *
  * The verifiers of 2022's kernels and older accept less than today's: 512 bytes of stack over all frames, a million
@@ -249,9 +249,9 @@ WL_INLINE int wl_works_for_kernel(const struct task_struct* task) {
   return (task->flags & flags) != 0;
 }
 
-/* The user stack, walked if `walk`. 1 if the sample went to the agent with its raw stack. */
+/* The user stack. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
-                                 struct task_struct* task, int walk) {
+                                 struct task_struct* task) {
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if (wl_works_for_kernel(task) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
@@ -266,8 +266,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
-    u->end = WL_END_PENDING;
-    struct wl_memo* m = walk ? bpf_map_lookup_elem(&memo, &s->event.head.cpu) : 0;
+    struct wl_memo* m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
     if (m) wl_walk(s, m, trail);
     if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
@@ -287,7 +286,8 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   return 1;
 }
 
-WL_INLINE int wl_sample(struct bpf_perf_event_data* ctx, int walk) {
+SEC("perf_event")
+int windlass_sample(struct bpf_perf_event_data* ctx) {
   __u32 key = bpf_get_smp_processor_id();
   struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
@@ -309,28 +309,6 @@ WL_INLINE int wl_sample(struct bpf_perf_event_data* ctx, int walk) {
   s->taken_words = 0;
   s->trail.followed = 0;
   wl_take_kernel_stack(ctx, s);
-  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf(), walk)) wl_emit_stack(s, st, trail);
-  return 0;
-}
-
-SEC("perf_event")
-int windlass_sample(struct bpf_perf_event_data* ctx) { return wl_sample(ctx, 1); }
-
-/* A verifier takes long for the walk. Until it is loaded, the agent walks all stacks. */
-SEC("perf_event")
-int windlass_raw(struct bpf_perf_event_data* ctx) { return wl_sample(ctx, 0); }
-
-struct {
-  __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-  __uint(max_entries, WL_SAMPLER_COUNT);
-  __type(key, __u32);
-  __type(value, __u32);
-} samplers SEC(".maps");
-
-/* Calls the sampler that is there. No functions here: kernels for AArch64 before 6.0 refuse tail calls beside them. */
-SEC("perf_event")
-int windlass_tick(struct bpf_perf_event_data* ctx) {
-  bpf_tail_call(ctx, &samplers, WL_SAMPLER_WALK);
-  bpf_tail_call(ctx, &samplers, WL_SAMPLER_RAW);
+  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf())) wl_emit_stack(s, st, trail);
   return 0;
 }

@@ -11,11 +11,6 @@
 
 #define WL_MAX_MODULES 65536u
 
-/* The elements of the map of samplers. */
-#define WL_SAMPLER_WALK 0u /* walks what it can */
-#define WL_SAMPLER_RAW 1u  /* leaves all stacks to the agent */
-#define WL_SAMPLER_COUNT 2u
-
 struct wl_cpu_stats {
   __u64 samples;
   __u64 idle; /* not one of the processes profiled */

@@ -196,8 +196,6 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
         percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
         grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
-  if (const auto* refused = recorder.walk_error())
-    say("  the agent has walked all stacks, since the kernel did not take the program for it: {}\n", refused->text);
   print_certainty(profile, total);
   print_problems(recorder.processes());
   print_truncated(recorder, truncated, verbose ? 8 : 2);

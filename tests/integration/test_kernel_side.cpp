@@ -57,7 +57,6 @@ void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& o
   ASSERT_NE(side, nullptr);
   ProcessPublisher publisher(*side);
   ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
-  ASSERT_TRUE(side->finish_loading());
   std::uint64_t samples = 0;
   for (const auto& [stack, count] : sample(*side, 700ms, 150)) {
     samples += count;
@@ -75,38 +74,6 @@ void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& o
 }
 
 TEST_F(KernelSideTest, RecursionIsWholeAndExact) { check_recursion(60, 20, {}); }
-
-TEST_F(KernelSideTest, AWalkThatIsLoadedLaterIsTheSame) {
-  KernelSideOptions options;
-  options.walk_later = true;
-  check_recursion(60, 20, options);
-}
-
-TEST_F(KernelSideTest, SamplesAreRawUntilTheWalkIsLoaded) {
-  Recursion target(60, 20);
-  ASSERT_TRUE(target.ready);
-  KernelSideOptions options;
-  options.walk_later = true;
-  auto side = open_side(target, options);
-  ASSERT_NE(side, nullptr);
-  ProcessPublisher publisher(*side);
-  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
-  std::uint64_t raw = 0, walked = 0, raw_after = 0;
-  const auto take = [&](const wl_event_head& head, std::size_t) {
-    if (head.type == WL_EVENT_STACK) ++walked;
-    if (head.type == WL_EVENT_RAW) ++(walked == 0 ? raw : raw_after);
-  };
-  ASSERT_TRUE(side->start());
-  poll_until(*side, take, [&] { return walked >= 3; });
-  side->stop();
-  side->poll(0ms, take);
-  EXPECT_EQ(side->walk_error(), nullptr);
-  EXPECT_GT(raw, 0U);
-  EXPECT_GT(walked, 0U);
-  EXPECT_EQ(raw_after, 0U);
-  const KernelSideStats stats = side->stats();
-  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + stats.stack_events + stats.raw_events);
-}
 
 TEST_F(KernelSideTest, DeepRecursionIsWhole) { check_recursion(1500, 200, {}); }
 

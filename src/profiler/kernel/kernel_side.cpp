@@ -25,7 +25,6 @@
 #include "profiler/kernel/mapping_sets.h"
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/program_types.h"
-#include "profiler/kernel/walk_loader.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 #include "windlass_interpreter_layout.h"
@@ -138,15 +137,11 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
   void teach(const wl_learned_key& key, const wl_learned& lesson) override;
 
-  std::expected<void, SystemError> finish_loading() override;
-  const SystemError* walk_error() const override { return walk_error_ ? &*walk_error_ : nullptr; }
-
   std::expected<void, SystemError> start() override {
-    return clocks_.start(skeleton_->progs.windlass_tick, options_.frequency);
+    return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
   }
   void stop() override { clocks_.stop(); }
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
-  void set_behind(bool behind) override { behind_ = behind; }
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
   KernelSideStats stats() const override;
@@ -154,9 +149,6 @@ class KernelSideImpl final : public KernelSide {
 
  private:
   std::expected<void, SystemError> load_programs();
-  void choose_programs();
-  std::expected<void, SystemError> install(std::uint32_t slot, const bpf_program* sampler);
-  void use_walk();
   void size_maps();
   std::expected<void, SystemError> open_arena();
   std::expected<void, SystemError> attach_tracepoints();
@@ -173,16 +165,10 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   CpuClocks clocks_;
   std::vector<bpf_link*> tracepoint_links_;
-  std::unique_ptr<WalkLoader> walk_;  // with walk_later
-  unsigned rounds_with_walk_ = 0;     // since it was loaded, and the agent was last behind
-  bool behind_ = false;
-  bool walks_ = false;  // it is in use, or will never be
-  std::optional<SystemError> walk_error_;
 };
 
 KernelSideImpl::~KernelSideImpl() {
   clocks_.stop();
-  walk_.reset();
   for (bpf_link* link : tracepoint_links_) bpf_link__destroy(link);
   if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
 }
@@ -265,55 +251,23 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   const LibbpfLog log;
   bpf_object_open_opts open_options{};
   open_options.sz = sizeof open_options;
-  const auto types = std::make_shared<ProgramTypes>(options_.btf_path);
-  open_options.btf_custom_path = types->path();
+  ProgramTypes types(options_.btf_path);
+  open_options.btf_custom_path = types.path();
   skeleton_ = windlass_bpf__open_opts(&open_options);
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
-  choose_programs();
   auto& maps = skeleton_->maps;
   MapsAhead ahead({maps.counts, maps.events, maps.learned, maps.processes, maps.epochs, maps.targets});
-  types->write(*bpf_object__btf(skeleton_->obj));
+  types.write(*bpf_object__btf(skeleton_->obj));
+  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
+  // come.
+  bpf_program__set_autoload(skeleton_->progs.windlass_mapped, try_hook() == 0);
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
   if (const int error = windlass_bpf__load(skeleton_); error != 0)
     return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
   if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
-  if (!options_.walk_later) return install(WL_SAMPLER_WALK, skeleton_->progs.windlass_sample);
-  if (auto installed = install(WL_SAMPLER_RAW, skeleton_->progs.windlass_raw); !installed) return installed;
-  walk_ = std::make_unique<WalkLoader>(*skeleton_, types);
-  return {};
-}
-
-void KernelSideImpl::choose_programs() {
-  const auto& programs = skeleton_->progs;
-  const bool all = options_.program_stats != nullptr;
-  bpf_program__set_autoload(programs.windlass_raw, options_.walk_later || all);
-  bpf_program__set_autoload(programs.windlass_sample, !options_.walk_later);
-  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
-  // come.
-  bpf_program__set_autoload(programs.windlass_mapped, !options_.walk_later && try_hook() == 0);
-}
-
-std::expected<void, SystemError> KernelSideImpl::install(std::uint32_t slot, const bpf_program* sampler) {
-  const int program = bpf_program__fd(sampler);
-  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.samplers), &slot, &program, BPF_ANY);
-  if (error == 0) return {};
-  return std::unexpected(explain_load_error(-error, {}, options_.btf_path));
-}
-
-void KernelSideImpl::use_walk() {
-  walks_ = true;
-  walk_error_ = walk_->wait();
-  if (walk_error_) return;
-  if (auto installed = install(WL_SAMPLER_WALK, walk_->sampler()); !installed) walk_error_ = installed.error();
-}
-
-std::expected<void, SystemError> KernelSideImpl::finish_loading() {
-  if (walk_ == nullptr || walks_) return {};
-  use_walk();
-  if (walk_error_) return std::unexpected(*walk_error_);
   return {};
 }
 
@@ -335,11 +289,6 @@ void KernelSideImpl::teach(const wl_learned_key& key, const wl_learned& lesson) 
 }
 
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
-  // The walk's hook sees no mapping that is older. The agent hears of these in the next rounds, and publishes them.
-  constexpr unsigned kRoundsBeforeWalk = 3;
-  const bool waits = walk_ != nullptr && !walks_ && walk_->is_done();
-  if (behind_) rounds_with_walk_ = 0;
-  if (waits && !behind_ && rounds_with_walk_++ == kRoundsBeforeWalk) use_walk();
   const int count = ring_.poll(timeout, handler);
   sets_->housekeeping(MappingSets::Clock::now());
   return count;
@@ -384,7 +333,7 @@ KernelSideStats KernelSideImpl::stats() const {
   }
   bpf_prog_info info{};
   std::uint32_t size = sizeof info;
-  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_tick), &info, &size) == 0)
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) == 0)
     sum.run_time_ns = info.run_time_ns;
   return sum;
 }

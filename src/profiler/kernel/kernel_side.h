@@ -47,9 +47,6 @@ struct KernelSideOptions {
   // Inode of a PID namespace, or 0 for the initial one. All process and thread ids are numbers of this namespace, also
   // those of the targets. Processes outside of it are not seen.
   std::uint32_t pid_namespace = 0;
-  // The program that walks stacks takes a verifier long. If set, open() does not wait for it, and samples taken before
-  // it is there are raw events. finish_loading() waits.
-  bool walk_later = false;
   std::string btf_path;                                // the kernel's type information; empty: its own
   std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
 };
@@ -97,13 +94,6 @@ class KernelSide : public SampleSource, public TableStore {
   void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.
   virtual std::expected<void, SystemError> add_target(std::uint32_t tgid) = 0;
-
-  // With walk_later: waits until samples can be walked in the kernel.
-  virtual std::expected<void, SystemError> finish_loading() = 0;
-  // With walk_later: the agent has events that it has not looked at. The walk waits, since these may be of mappings.
-  virtual void set_behind(bool behind) = 0;
-  // With walk_later: why the kernel has refused the walk, so that all samples stay raw events; null if it has not.
-  [[nodiscard]] virtual const SystemError* walk_error() const = 0;
 
   // ---- sampling -------------------------------------------------------------------------------------------------
   std::expected<void, SystemError> start() override = 0;

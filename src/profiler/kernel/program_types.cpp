@@ -36,8 +36,8 @@ bool write_all(int file, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-ProgramTypes::ProgramTypes(std::string given) : given_(std::move(given)), path_(given_) {
-  if (!given_.empty() || access(kKernelTypes, R_OK) != 0) return;
+ProgramTypes::ProgramTypes(std::string given) : path_(std::move(given)) {
+  if (!path_.empty() || access(kKernelTypes, R_OK) != 0) return;
   file_ = memfd_create("windlass-types", MFD_CLOEXEC);
   if (file_ >= 0) path_ = fmt::format("/proc/self/fd/{}", file_);
 }

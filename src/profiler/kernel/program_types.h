@@ -19,13 +19,10 @@ class ProgramTypes {
 
   // For bpf_object_open_opts::btf_custom_path; null: libbpf has to look for them itself.
   [[nodiscard]] const char* path() const { return path_.empty() ? nullptr : path_.c_str(); }
-  // What the user has given; empty: nothing.
-  [[nodiscard]] const std::string& given() const { return given_; }
   // Writes the types that the programs name, after an object was opened and before it is loaded.
   void write(const btf& of_programs);
 
  private:
-  const std::string given_;
   int file_ = -1;
   std::string path_;
 };

@@ -30,7 +30,6 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   if (facts.child_pid_namespace()) options.pid_namespace = facts.pid_namespace;
   options.all_processes = targets.everything();
   options.targets = targets.chosen();
-  options.walk_later = true;
   auto kernel = KernelSide::open(options);
   if (!kernel) {
     SystemError& error = kernel.error();

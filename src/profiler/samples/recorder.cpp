@@ -170,7 +170,6 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   // Samples in what is not ready then go the long way.
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
-  if (auto loaded = finish_loading(); !loaded) return loaded;
   start_unix_ns_ = unix_time_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
@@ -184,17 +183,6 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   if (!released) source_.samples->stop();
   program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
   return released;
-}
-
-// A raw stack holds less than the walk would find: other stacks, for example of signal handlers, are not in it. So
-// nothing is sampled before the walk is there.
-std::expected<void, SystemError> Recorder::finish_loading() {
-  if (source_.kernel == nullptr) return {};
-  if (auto loaded = source_.kernel->finish_loading(); !loaded) return loaded;
-  // The programs see no mapping that is older.
-  std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
-  round();
-  return {};
 }
 
 // What does not answer is not waited for once the recording is to end: when told to, and after so many seconds.
@@ -232,8 +220,7 @@ void Recorder::take_round() {
     if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
   });
-  const bool all = take_events(now_, kMostWork);
-  if (source_.kernel != nullptr) source_.kernel->set_behind(!all);
+  (void)take_events(now_, kMostWork);
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });

@@ -70,10 +70,6 @@ class Recorder {
   // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
   [[nodiscard]] const std::string& limits() const { return source_.limits; }
   [[nodiscard]] const std::string& refusal() const { return source_.refusal; }
-  // Why the kernel has refused the program that walks stacks, so that the agent walks all; null if it has not.
-  [[nodiscard]] const SystemError* walk_error() const {
-    return source_.kernel != nullptr ? source_.kernel->walk_error() : nullptr;
-  }
   // As given, but for targets that were threads: their processes.
   [[nodiscard]] const RecorderOptions& options() const { return options_; }
   // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
@@ -101,7 +97,6 @@ class Recorder {
   void make_parts();
 
   std::expected<void, SystemError> begin(int stop_descriptor);
-  std::expected<void, SystemError> finish_loading();
   void hurry_at(int stop_descriptor, double seconds) const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   void round();
