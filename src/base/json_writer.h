@@ -26,6 +26,14 @@ class JsonWriter {
     comma_ = false;
   }
 
+  // Any name.
+  void escaped_key(std::string_view name) {
+    separate();
+    out_.json_string(name);
+    out_.character(':');
+    comma_ = false;
+  }
+
   void value(std::string_view text) {
     separate();
     out_.json_string(text);

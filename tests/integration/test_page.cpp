@@ -128,7 +128,7 @@ TEST_F(Page, SearchHighlightsAndCountsTheShare) {
 // name.
 profile::Profile tricky_profile() {
   profile::Profile p;
-  p.period_ns = 1'000'000;
+  p.events.front().period = 1'000'000;
   p.strings = {"main", "worker"};
   p.modules.push_back({.path = "/usr/bin/tricky", .begin = 0, .end = 0x10000});
   const char* names[] = {"main", "</script><!--<script>", "evaluate(parse::Node const&)", "parse::run(int)"};

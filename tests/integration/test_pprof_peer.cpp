@@ -22,14 +22,14 @@ std::string expected(const profile::Profile& p) {
   std::string text = fmt::format(
       "types samples/count cpu/nanoseconds\ndefault cpu\nperiod cpu/nanoseconds {}\n"
       "time {} duration {}\n",
-      p.period_ns, p.start_unix_ns, p.duration_ns);
+      p.events.front().period, p.start_unix_ns, p.duration_ns);
   for (const auto& comment : p.comments) text += "comment " + comment + "\n";
   text += fmt::format("comment windlass: lost samples {}\n", p.lost);
   for (const auto& m : p.modules)
     text += fmt::format("mapping {} {} {} {} {}\n", m.path, m.build_id, m.begin, m.end, m.file_offset);
   for (const auto& sample : p.samples) {
-    text += fmt::format("sample {}/{} pid={} tid={} comm={}", sample.count, sample.count * p.period_ns, sample.pid,
-                        sample.tid, p.strings[sample.comm]);
+    text += fmt::format("sample {}/{} pid={} tid={} comm={}", sample.count, sample.count * p.events.front().period,
+                        sample.pid, sample.tid, p.strings[sample.comm]);
     if (profile::is_truncated(sample.end))
       text += fmt::format(" truncated={}", profile::end_text(sample.end));
     else if (sample.end != WL_END_COMPLETE)

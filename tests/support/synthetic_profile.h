@@ -23,7 +23,7 @@ inline profile::Profile synthetic_profile(const SyntheticShape& shape = {}, std:
   std::mt19937 random(seed);
   const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   profile::Profile p;
-  p.period_ns = 1'001'001;
+  p.events.front().period = 1'001'001;
   p.start_unix_ns = 1'790'000'000'000'000'000;
   p.duration_ns = 10'000'000'000;
   p.lost = 7;

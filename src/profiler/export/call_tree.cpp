@@ -9,13 +9,14 @@ namespace windlass::exporter {
 using profile::kNone;
 using profile::Sample;
 
-Totals totals_of(const profile::Profile& profile) {
+Totals totals_of(const profile::Profile& profile, profile::ValueType type) {
   Totals totals;
   for (const auto& sample : profile.samples) {
-    totals.samples += sample.count;
-    totals.by_end[sample.end] += sample.count;
-    if (profile::is_truncated(sample.end)) totals.truncated += sample.count;
-    if (profile::is_chained(sample.end)) totals.chained += sample.count;
+    const std::uint64_t weight = weight_of(profile, sample, type);
+    totals.samples += weight;
+    totals.by_end[sample.end] += weight;
+    if (profile::is_truncated(sample.end)) totals.truncated += weight;
+    if (profile::is_chained(sample.end)) totals.chained += weight;
   }
   return totals;
 }
@@ -54,15 +55,15 @@ class CallTree::Children {
   std::size_t used_ = 0;
 };
 
-CallTree::CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid) {
-  DistinctStacks distinct;
+CallTree::CallTree(const profile::Profile& profile, Frames& frames, profile::ValueType type, std::uint32_t pid) {
+  DistinctStacks distinct(profile, type);
   if (pid == kNone) distinct.add_all(profile.samples);
   for (const Sample& sample : profile.samples)
     if (pid != kNone && sample.pid == pid) distinct.add(sample);
   nodes_.emplace_back();
   Children children;
   std::vector<std::uint32_t> path;
-  for (const auto& stack : distinct.stacks()) insert(*stack.sample, stack.count, frames, children, path);
+  for (const auto& stack : distinct.stacks()) insert(*stack.sample, stack.weight, frames, children, path);
   functions_.resize(frames.size());
   add_totals_and_sort(frames);
 }

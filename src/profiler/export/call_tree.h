@@ -23,21 +23,28 @@ struct FunctionCount {
   std::uint64_t total = 0;  // a recursive function counts once a sample
 };
 
+// Of one of the profile's values.
 struct Totals {
-  std::uint64_t samples = 0;
+  std::uint64_t samples = 0;  // how many; as all of these numbers, in the unit of the value
   std::uint64_t truncated = 0;
   std::uint64_t chained = 0;
   std::uint64_t by_end[256] = {};
 };
-[[nodiscard]] Totals totals_of(const profile::Profile& profile);
+[[nodiscard]] Totals totals_of(const profile::Profile& profile, profile::ValueType type);
+[[nodiscard]] inline Totals totals_of(const profile::Profile& profile) {
+  return totals_of(profile, shown_by_default(profile));
+}
 
 // Node 0 is the root. Below it is a node for each thread name (comm). Then comes "[truncated: reason]", if the stack
 // lost its callers, and then the frames from the outermost in. Equal stacks are merged before insertion: O(samples +
 // distinct stacks x depth).
 class CallTree {
  public:
-  // `pid`: of this process's samples alone; kNone: of all.
-  CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid = profile::kNone);
+  // The weights of samples are the values of `type`. `pid`: of this process's samples alone; kNone: of all.
+  CallTree(const profile::Profile& profile, Frames& frames, profile::ValueType type,
+           std::uint32_t pid = profile::kNone);
+  CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid = profile::kNone)
+      : CallTree(profile, frames, shown_by_default(profile), pid) {}
 
   [[nodiscard]] const std::vector<TreeNode>& nodes() const { return nodes_; }
   // Indexed by frame id.

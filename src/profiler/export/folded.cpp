@@ -20,9 +20,9 @@ std::string folded_name(const std::string& name) {
 
 }  // namespace
 
-Expected<void> write_folded(const profile::Profile& profile, TextWriter& out) {
+Expected<void> write_folded(const profile::Profile& profile, TextWriter& out, profile::ValueType type) {
   Frames frames(profile);
-  const CallTree tree(profile, frames);
+  const CallTree tree(profile, frames, type);
   const auto& nodes = tree.nodes();
   std::vector<std::string> names(frames.size());
   std::string line;

@@ -1,5 +1,5 @@
-// Folded stacks, one distinct stack a line, for flamegraph.pl, inferno, speedscope: "comm;root;...;leaf count".
-// The frame after comm of a stack that is not whole is "[truncated: reason]".
+// Folded stacks, one distinct stack a line, for flamegraph.pl, inferno, speedscope: "comm;root;...;leaf N", N in the
+// unit of the value. The frame after comm of a stack that is not whole is "[truncated: reason]".
 #pragma once
 
 #include "base/text_writer.h"
@@ -8,6 +8,9 @@
 
 namespace windlass::exporter {
 
-[[nodiscard]] Expected<void> write_folded(const profile::Profile& profile, TextWriter& out);
+[[nodiscard]] Expected<void> write_folded(const profile::Profile& profile, TextWriter& out, profile::ValueType type);
+[[nodiscard]] inline Expected<void> write_folded(const profile::Profile& profile, TextWriter& out) {
+  return write_folded(profile, out, shown_by_default(profile));
+}
 
 }  // namespace windlass::exporter

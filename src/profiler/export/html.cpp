@@ -20,12 +20,13 @@ namespace {
 
 using profile::kNone;
 
-// The profile as the page's script reads it (page.js): flat arrays, so that 100,000 nodes stay small and quick.
+// An event of the profile as the page's script reads it (page.js): flat arrays, so that 100,000 nodes stay small and
+// quick.
 class PageData {
  public:
-  PageData(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options)
-      : profile_(profile), json_(out), frames_(profile), totals_(totals_of(profile)) {
-    const CallTree tree(profile, frames_);
+  PageData(const profile::Profile& profile, profile::ValueType type, JsonWriter& json, const HtmlOptions& options)
+      : profile_(profile), type_(type), json_(json), frames_(profile), totals_(totals_of(profile, type)) {
+    const CallTree tree(profile, frames_, type);
     functions_ = tree.functions();
     nodes_ = tree.nodes().size();
     views_.push_back(make_view({}, tree, options.max_nodes, kFunctions));
@@ -36,6 +37,10 @@ class PageData {
 
   void write() {
     json_.begin_object();
+    json_.member("event", shown(profile_.events[type_.event].name));
+    json_.member("value", shown(name_of(profile_, type_)));
+    json_.member("counted", shown(profile_.events[type_.event].counted));
+    json_.member("unit", shown(unit_of(profile_, type_)));
     write_totals();
     write_modules();
     write_frames();
@@ -85,22 +90,30 @@ class PageData {
   }
 
   void add_processes(std::size_t max_nodes) {
-    const std::vector<Process> processes = processes_of(profile_);
+    const std::vector<Process> processes = processes_of(profile_, type_);
     if (processes.size() < 2) return;
     for (std::size_t i = 0; i < std::min(processes.size(), kProcesses); ++i) {
-      const std::size_t share = max_nodes * processes[i].samples / std::max<std::uint64_t>(totals_.samples, 1);
-      const CallTree tree(profile_, frames_, processes[i].pid);
+      const std::size_t share = share_of(max_nodes, processes[i].weight);
+      const CallTree tree(profile_, frames_, type_, processes[i].pid);
       views_.push_back(make_view(processes[i].name, tree, std::max<std::size_t>(share, 100), kProcessFunctions));
     }
   }
 
-  // Samples of a function's own by the line they are in.
+  // The part of `most` that a weight is of the whole.
+  [[nodiscard]] std::size_t share_of(std::size_t most, std::uint64_t weight) const {
+    if (totals_.samples == 0) return 0;
+    return static_cast<std::size_t>(static_cast<double>(most) * static_cast<double>(weight) /
+                                    static_cast<double>(totals_.samples));
+  }
+
+  // A function's own samples by the line they are in.
   void count_lines() {
     for (const profile::Sample& sample : profile_.samples) {
-      if (sample.locations.empty()) continue;
+      const std::uint64_t weight = weight_of(profile_, sample, type_);
+      if (weight == 0 || sample.locations.empty()) continue;
       const auto& lines = profile_.locations[sample.locations.front()].lines;
       if (lines.empty() || lines.front().line == 0) continue;
-      lines_[frames_.of_location(sample.locations.front()).front()][lines.front().line] += sample.count;
+      lines_[frames_.of_location(sample.locations.front()).front()][lines.front().line] += weight;
     }
   }
 
@@ -111,10 +124,13 @@ class PageData {
     json_.member("truncated", totals_.truncated);
     json_.member("chained", totals_.chained);
     json_.member("lost", profile_.lost);
-    json_.member("hz", frequency_of(profile_), 0);
+    const profile::Event& event = profile_.events[type_.event];
+    json_.member("hz", frequency_of(event), 0);
     json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);
-    json_.member("cpu_seconds", static_cast<double>(totals_.samples) * static_cast<double>(profile_.period_ns) / 1e9,
-                 3);
+    const double cpu_ns = frequency_of(event) == 0 || !type_.counts
+                              ? 0
+                              : static_cast<double>(totals_.samples) * static_cast<double>(event.period);
+    json_.member("cpu_seconds", cpu_ns / 1e9, 3);
     json_.member("start_unix_ms", profile_.start_unix_ns / 1'000'000);
     json_.end_object();
     json_.key("ends");
@@ -273,7 +289,8 @@ class PageData {
   };
 
   const profile::Profile& profile_;
-  JsonWriter json_;
+  const profile::ValueType type_;
+  JsonWriter& json_;
   Frames frames_;
   Totals totals_;
   std::size_t nodes_ = 0;                 // of the whole profile's tree
@@ -299,7 +316,12 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
              page_script_at = page.find("@PAGE_SCRIPT@");
   const auto until = [&](std::size_t from, std::size_t to) { out.text(page.substr(from, to - from)); };
   until(0, profile_at);
-  PageData(profile, out, options).write();
+  JsonWriter json(out);
+  json.begin_array();
+  PageData(profile, shown_by_default(profile), json, options).write();
+  for (std::uint32_t event = 0; event < profile.events.size(); ++event)
+    if (event != profile.shown_event) PageData(profile, shown_of(profile, event), json, options).write();
+  json.end_array();
   until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
   for (const auto script : web_scripts()) {
     out.text("<script>");

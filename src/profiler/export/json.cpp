@@ -11,8 +11,8 @@ namespace {
 
 class ProfileWriter {
  public:
-  ProfileWriter(const profile::Profile& profile, TextWriter& out)
-      : profile_(profile), out_(out), json_(out), frames_(profile), tree_(profile, frames_) {}
+  ProfileWriter(const profile::Profile& profile, TextWriter& out, profile::ValueType type)
+      : profile_(profile), out_(out), json_(out), frames_(profile), type_(type), tree_(profile, frames_, type) {}
 
   Expected<void> write() {
     write_profile();
@@ -35,15 +35,27 @@ class ProfileWriter {
   void module_member(std::uint32_t module) { json_.member_or_null("module", module < profile_.modules.size(), module); }
 
   void write_profile() {
-    const auto totals = totals_of(profile_);
+    const auto totals = totals_of(profile_, type_);
     begin("profile");
     json_.member("samples", totals.samples);
     json_.member("truncated", totals.truncated);
     json_.member("chained", totals.chained);
     json_.member("lost", profile_.lost);
-    json_.member("period_ns", profile_.period_ns);
+    json_.member("value", name_of(profile_, type_));
+    json_.member("unit", unit_of(profile_, type_));
     json_.member("start_unix_ns", profile_.start_unix_ns);
     json_.member("duration_ns", profile_.duration_ns);
+    json_.key("events");
+    json_.begin_array();
+    for (const profile::Event& event : profile_.events) {
+      json_.begin_object();
+      json_.member("name", event.name);
+      json_.member("unit", event.unit);
+      json_.member("counted", event.counted);
+      json_.member("period", event.period);
+      json_.end_object();
+    }
+    json_.end_array();
     json_.key("comments");
     json_.begin_array();
     for (const auto& comment : profile_.comments) json_.value(comment);
@@ -100,12 +112,21 @@ class ProfileWriter {
   void write_sample(const profile::Sample& sample) {
     const bool truncated = profile::is_truncated(sample.end);
     begin("sample");
+    json_.member("event", profile_.events[sample.event].name);
     json_.member("count", sample.count);
+    json_.member("value", weight_of(profile_, sample, {sample.event, profile_.events[sample.event].unit == "count"}));
     json_.member("pid", sample.pid);
     json_.member("tid", sample.tid);
     json_.member("comm", sample.comm < profile_.strings.size() ? std::string_view(profile_.strings[sample.comm]) : "");
     json_.member_or_null("truncated", truncated, profile::end_text(sample.end));
     json_.member("certainty", profile::certainty_text(sample.certainty));
+    json_.key("labels");
+    json_.begin_object();
+    for (const profile::Label& label : profile_.label_sets[sample.labels]) {
+      json_.escaped_key(profile_.strings[label.key]);
+      json_.value(profile_.strings[label.value]);
+    }
+    json_.end_object();
     json_.key("locations");
     json_.begin_array();
     for (const auto location : sample.locations) json_.value(location);
@@ -117,13 +138,14 @@ class ProfileWriter {
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
+  profile::ValueType type_;
   CallTree tree_;
 };
 
 }  // namespace
 
-Expected<void> write_json(const profile::Profile& profile, TextWriter& out) {
-  return ProfileWriter(profile, out).write();
+Expected<void> write_json(const profile::Profile& profile, TextWriter& out, profile::ValueType type) {
+  return ProfileWriter(profile, out, type).write();
 }
 
 }  // namespace windlass::exporter

@@ -11,9 +11,12 @@ namespace windlass::exporter {
 
 // 1234567 -> "1,234,567"
 [[nodiscard]] std::string grouped(std::uint64_t number);
-// Samples a second and CPU, 0 if the period is unknown.
-[[nodiscard]] double frequency_of(const profile::Profile& profile);
-// "12,345 samples at 999 Hz in 10.0 s (12.4 s of CPU); 99.93% of the stacks whole; 0 lost"
-[[nodiscard]] std::string summary_line(const profile::Profile& profile, const Totals& totals);
+// In a unit of profile::Event: 1234567 of "nanoseconds" -> "1.23 ms", of "bytes" -> "1.18 MiB", else as grouped().
+[[nodiscard]] std::string amount(std::uint64_t number, const std::string& unit);
+// Samples a second and CPU; 0 if samples are not taken by CPU time.
+[[nodiscard]] double frequency_of(const profile::Event& event);
+// "12,345 samples at 999 Hz in 10.0 s (12.4 s of CPU); 99.93% of the stacks whole; 0 lost". Of another event:
+// "4.02 s of off-cpu in 10.0 s; 100.00% of it with whole stacks; 0 lost".
+[[nodiscard]] std::string summary_line(const profile::Profile& profile, profile::ValueType type, const Totals& totals);
 
 }  // namespace windlass::exporter

@@ -1,16 +1,28 @@
 "use strict";
 (() => {
-  const profile = JSON.parse(document.getElementById("profile").textContent);
-  const { totals, modules, frames } = profile;
+  const events = JSON.parse(document.getElementById("profile").textContent);
+  let profile, totals, modules, frames, subjects;  // of the event that is shown
   const KIND = { FUNCTION: 0, UNNAMED: 1, COMM: 2, TRUNCATED: 3 };
   const VIEW = { GRAPH: "graph", CALLERS: "callers", FUNCTIONS: "functions" };
   const ROWS = 200;  // of the table, until more are asked for
   // What can be looked at: the whole profile, or one process of it.
-  const subjects = [{ name: "", nodes: profile.nodes, callers: profile.callers, functions: profile.functions }, ...profile.processes];
-  let subject = subjects[0], view = VIEW.GRAPH, thread = "", chosen = -1;  // chosen: the frame that the table explains
+  let subject, view = VIEW.GRAPH, thread = "", chosen = -1;  // chosen: the frame that the table explains
   const samples = () => subject.nodes.total[0] || 0;
   const $ = (id) => document.getElementById(id);
   const count = (n) => n.toLocaleString("en-US");
+  const STEPS = {
+    nanoseconds: [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]],
+    bytes: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
+  };
+  // Of the event's unit: "1.23 ms", "12 samples".
+  function amount(n) {
+    const steps = STEPS[profile.unit];
+    if (!steps) return `${count(n)} ${profile.value}`;
+    const [size, unit] = steps.find(([least]) => n >= least) || steps[steps.length - 1];
+    const part = n / size;
+    return `${size === 1 ? n : part.toFixed(part < 9.995 ? 2 : part < 99.95 ? 1 : 0)} ${unit}`;
+  }
+  const plain = (n) => STEPS[profile.unit] ? amount(n) : count(n);  // without the value's name
   const share = (n, all) => (all ? 100 * n / all : 0).toFixed(2) + "%";
   const percent = (n) => share(n, samples());
   const element = (tag, text, className) => {
@@ -27,25 +39,27 @@
     $("facts").append(row);
   }
   function showHeader() {
+    $("facts").replaceChildren();
+    $("notes").replaceChildren();
     const title = document.querySelector("h1");
     title.textContent = "Windlass profile ";
     if (totals.start_unix_ms) title.append(element("small", new Date(totals.start_unix_ms).toISOString().replace("T", " ").slice(0, 19) + " UTC"));
     const whole = totals.samples - totals.truncated - totals.chained;
-    fact("samples", count(totals.samples));
+    fact(profile.value, plain(totals.samples));
     // Rounded down: 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
     const complete = totals.samples ? Math.floor(10000 * whole / totals.samples) / 100 : 0;
     const grade = (part) => part * 1000 <= totals.samples ? "good" : part * 20 <= totals.samples ? "" : "bad";
     fact("stacks complete", complete.toFixed(2) + "%", grade(totals.samples - whole));
-    if (totals.chained) fact("chained by frame pointers", count(totals.chained), grade(totals.chained));
-    fact("truncated", count(totals.truncated), totals.truncated ? grade(totals.truncated) : "");
+    if (totals.chained) fact("chained by frame pointers", plain(totals.chained), grade(totals.chained));
+    fact("truncated", plain(totals.truncated), totals.truncated ? grade(totals.truncated) : "");
     fact("lost", count(totals.lost), totals.lost ? grade(totals.lost) : "");
     if (totals.hz) fact("frequency", totals.hz + " Hz");
     if (totals.seconds) fact("duration", totals.seconds.toFixed(1) + " s");
     if (totals.cpu_seconds) fact("CPU time", totals.cpu_seconds.toFixed(1) + " s");
     const notes = profile.comments.slice();
-    for (const [reason, n] of profile.ends) notes.push(`Truncated (${reason}): ${count(n)} samples, ${percent(n)}; hatched in the graph.`);
+    for (const [reason, n] of profile.ends) notes.push(`Truncated (${reason}): ${amount(n)}, ${percent(n)}; hatched in the graph.`);
     if (profile.left_out.nodes)
-      notes.push(`${count(profile.left_out.nodes)} frames with fewer than ${count(profile.left_out.below)} samples (${percent(profile.left_out.below)}) ` +
+      notes.push(`${count(profile.left_out.nodes)} frames with less than ${amount(profile.left_out.below)} (${percent(profile.left_out.below)}) ` +
                  "are too narrow to draw and left out, also of search; the counts of their callers include them.");
     for (const text of notes) $("notes").append(element("li", text));
   }
@@ -55,7 +69,7 @@
   const HUES = [212, 145, 42, 268, 178, 322, 88, 235, 24, 195, 290, 62];
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const hash = (text) => { let h = 7; for (let i = 0; i < text.length; i++) h = (h * 31 + text.charCodeAt(i)) >>> 0; return h; };
-  modules.forEach((module, i) => {
+  for (const { modules } of events) modules.forEach((module, i) => {
     module.hue = module.kernel ? 8 : i < HUES.length ? HUES[i] : hash(module.name) % 360;
     module.saturation = module.kernel ? 70 : i < HUES.length ? 52 : 34;
   });
@@ -127,8 +141,8 @@
     box.replaceChildren(element("b", frame.name));
     if (module) box.append(element("div", module.path, "where"));
     if (frame.file) box.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
-    box.append(element("div", `${count(value)} samples (${percent(value)})` +
-      (view === VIEW.CALLERS ? "" : `, self ${count(self)} (${percent(self)})`), "counts"));
+    box.append(element("div", `${amount(value)} (${percent(value)})` +
+      (view === VIEW.CALLERS ? "" : `, self ${amount(self)} (${percent(self)})`), "counts"));
     const everywhere = frame.total !== undefined && frame.kind <= KIND.UNNAMED;
     if (everywhere) box.append(element("div", `everywhere: self ${share(frame.self, totals.samples)}, total ${share(frame.total, totals.samples)}`, "counts where"));
     if (node.data.truncated) box.append(element("div", "This stack is truncated: its outer callers are not known.", "warning"));
@@ -167,7 +181,7 @@
     $("chart").replaceChildren();
     stripes.clear();
     chart = null;
-    if (!samples()) { $("chart").append(element("div", "No samples were recorded.", "empty")).id = "empty"; return; }
+    if (!samples()) { $("chart").append(element("div", `No ${profile.counted} were recorded.`, "empty")).id = "empty"; return; }
     tree = treeOf(subject.nodes);
     showThreads();
     if (view === VIEW.FUNCTIONS) { showFunctions(); return; }
@@ -192,7 +206,7 @@
       while (above && !set.has(above)) above = above.parent;
       if (!above) sum += node.data.value;
     }
-    $("match").textContent = results.length ? `${percent(sum)} of samples (${count(sum)})` : "no match";
+    $("match").textContent = results.length ? `${percent(sum)} of ${profile.value} (${plain(sum)})` : "no match";
     $("match").className = results.length ? "" : "none";
   }
   function search(term) {
@@ -214,6 +228,7 @@
     const state = new URLSearchParams();
     if (searching) state.set("q", searching);
     if (view !== VIEW.GRAPH) state.set("view", view);
+    if (profile !== events[0]) state.set("event", profile.event);
     if (subject.name) state.set("process", subject.name);
     if (thread) state.set("thread", thread);
     if (view === VIEW.FUNCTIONS && chosen > 0) state.set("function", frames[chosen].name);
@@ -226,6 +241,20 @@
     select.replaceChildren(...options.map(([key, text]) => { const option = element("option", text); option.value = key; return option; }));
     select.value = value;
     select.hidden = options.length < 3;  // "all", and one: nothing to choose
+  }
+  function use(event) {
+    if (profile === event) return;
+    profile = event;
+    ({ totals, modules, frames } = event);
+    subjects = [{ name: "", nodes: event.nodes, callers: event.callers, functions: event.functions }, ...event.processes];
+    subject = subjects.find((one) => subject && one.name === subject.name) || subjects[0];
+    chosen = -1;
+    showHeader();
+    showLegend();
+  }
+  function showEvents() {
+    fillSelect($("event"), events.map((one) => [one.event, `Event: ${one.event}`]), profile.event);
+    $("event").hidden = events.length < 2;
   }
   function showProcesses() {
     fillSelect($("process"), subjects.map((one) => [one.name, one.name ? `${one.name}: ${share(one.samples, totals.samples)}` : "All processes"]), subject.name);
@@ -330,13 +359,13 @@
     box.append(element("h2", frame.name));
     if (module) box.append(element("div", module.path, "where"));
     if (frame.file) box.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
-    box.append(element("div", `${count(total)} samples (${percent(total)}), self ${count(self)} (${percent(self)})`));
-    const heads = [["of it", "number"], ["samples", "number"], ["function"]];
-    const cells = ([id, n]) => ({ id: frames[id].kind <= KIND.UNNAMED ? id : -1, cells: [share(n, total), count(n), id ? frames[id].name : "(none)"] });
+    box.append(element("div", `${amount(total)} (${percent(total)}), self ${amount(self)} (${percent(self)})`));
+    const heads = [["of it", "number"], [profile.value, "number"], ["function"]];
+    const cells = ([id, n]) => ({ id: frames[id].kind <= KIND.UNNAMED ? id : -1, cells: [share(n, total), plain(n), id ? frames[id].name : "(none)"] });
     box.append(tableOf("Callers", heads, callers.map(cells), choose), tableOf("Callees", heads, callees.map(cells), choose));
     if (frame.lines) {
-      const lines = frame.lines.map(([line, n]) => ({ id: -1, cells: [share(n, frame.self), count(n), `${frame.file}:${line}`] }));
-      box.append(tableOf("Source lines, by samples of its own in the whole profile", [["of self", "number"], ["samples", "number"], ["line"]], lines, choose));
+      const lines = frame.lines.map(([line, n]) => ({ id: -1, cells: [share(n, frame.self), plain(n), `${frame.file}:${line}`] }));
+      box.append(tableOf(`Source lines, by ${profile.value} of its own in the whole profile`, [["of self", "number"], [profile.value, "number"], ["line"]], lines, choose));
     }
   }
 
@@ -350,7 +379,7 @@
       const colour = element("i");
       colour.style.background = moduleColour(module);
       entry.append(colour, module.name, element("span", share(module.self, totals.samples)));
-      entry.title = module.path + ": samples in its own code";
+      entry.title = module.path + ": " + profile.value + " in its own code";
       entry.addEventListener("click", () => search(searching === "module:" + module.name ? "" : "module:" + module.name));
       legend.append(entry);
     }
@@ -370,6 +399,11 @@
   const toggle = (to) => setView(view === to ? VIEW.GRAPH : to);
   $("callers").addEventListener("click", () => toggle(VIEW.CALLERS));
   $("table").addEventListener("click", () => toggle(VIEW.FUNCTIONS));
+  $("event").addEventListener("change", () => {
+    use(events.find((one) => one.event === $("event").value));
+    showProcesses();
+    setView(view);
+  });
   $("process").addEventListener("change", () => {
     subject = subjects.find((one) => one.name === $("process").value) || subjects[0];
     thread = "";
@@ -393,6 +427,7 @@
   dark.addEventListener("change", () => { showLegend(); draw(); });
   function fromHash() {
     const state = new URLSearchParams(location.hash.slice(1));
+    use(events.find((one) => one.event === state.get("event")) || events[0]);
     view = Object.values(VIEW).includes(state.get("view")) ? state.get("view") : VIEW.GRAPH;
     searching = state.get("q") || "";
     subject = subjects.find((one) => one.name === state.get("process")) || subjects[0];
@@ -400,13 +435,12 @@
     chosen = state.has("function") ? frames.findIndex((frame) => frame.name === state.get("function")) : -1;
     matches = searching ? matcher(searching) : () => false;
     $("query").value = searching;
+    showEvents();
     showProcesses();
     draw();
     if (!searching) search("");
   }
   window.addEventListener("hashchange", fromHash);
 
-  showHeader();
-  showLegend();
   fromHash();
 })();

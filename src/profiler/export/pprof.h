@@ -1,7 +1,8 @@
 // The pprof format (github.com/google/pprof/proto/profile.proto), gzip-compressed: written streaming, read back whole.
 //
-// Sample types are samples/count and cpu/nanoseconds (the default). Labels of a sample: numbers "pid" and "tid",
-// strings "comm" and, where the stack is not whole, "truncated" with the reason (wl_end's text); "end" = "kernel
+// Sample types are those of value_types(): samples/count and cpu/nanoseconds for ticks of CPU time. A sample has values
+// of its own event, and zeroes for others. Labels of a sample: numbers "pid" and "tid", strings "comm", those of its
+// label set and, where the stack is not whole, "truncated" with the reason (wl_end's text); "end" = "kernel
 // thread" for a stack that has no user part by nature, "chained" for one that only frame pointers prove; "certainty"
 // where the least certain frame is not described.
 // Locations keep the numbering of profile.h: addresses as the module's ELF file counts them. Samples the recording lost
@@ -32,8 +33,9 @@ struct PprofLimits {
   std::uint64_t max_items = std::uint64_t{1} << 28;  // messages and indexes, all kinds together
 };
 
-// Compressed or not. Also reads other programs' CPU profiles: the first value whose type is "samples" counts, else the
-// last one divided by the period. An error names the byte offset in the uncompressed message.
+// Compressed or not. Also reads other programs' profiles: a value of the unit "count" and the value behind it are one
+// event, a value without a count before it is one by itself. A sample with values of several events becomes several.
+// Labels with numbers, but for pid and tid, are left out. An error names the byte offset in the uncompressed message.
 [[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
 // "-" is standard input.
 [[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});

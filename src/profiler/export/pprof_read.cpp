@@ -69,6 +69,7 @@ class PprofReader {
       // Samples refer to locations, locations to functions and mappings, all to strings, in any order in the file.
       for_each(&PprofReader::read_string);
       for_each(&PprofReader::read_mapping_function_or_type);
+      make_events();
       for_each(&PprofReader::read_location_field);
       for_each(&PprofReader::read_sample_field);
     } catch (const protozero::exception& problem) {
@@ -77,12 +78,22 @@ class PprofReader {
       set_error(ErrorCode::kLimit, "out of memory");
     }
     if (error_) return Failure(*error_);
-    if (strings_.empty() || sample_types_.empty())
+    if (strings_.empty() || types_.empty())
       return fail(ErrorCode::kMalformed, "not a pprof profile: it has no string table or no sample types", 0);
+    settle_periods();
     return std::move(profile_);
   }
 
  private:
+  // Which values of a sample are an event's; kNoValue: none.
+  struct EventValues {
+    std::size_t count = kNoValue, value = kNoValue;
+  };
+  static constexpr std::size_t kNoValue = ~std::size_t{0};
+  struct Type {
+    std::string_view name, unit;
+  };
+
   void for_each(void (PprofReader::*handle)(pbf_reader&)) {
     const char* base = reinterpret_cast<const char*>(bytes_.data());
     pbf_reader top(base, bytes_.size());
@@ -126,11 +137,13 @@ class PprofReader {
     switch (top.tag()) {
       case pprof::kMapping: return read_mapping(message(top));
       case pprof::kFunction: return read_function(message(top));
-      case pprof::kSampleType: return read_sample_type(message(top));
+      case pprof::kSampleType: return read_sample_type(read_type(message(top)));
       case pprof::kComment: return read_comment(top);
       case pprof::kTimeNanos: profile_.start_unix_ns = number(top); return;
       case pprof::kDurationNanos: profile_.duration_ns = number(top); return;
-      case pprof::kPeriod: profile_.period_ns = number(top); return;
+      case pprof::kPeriod: period_ = number(top); return;
+      case pprof::kPeriodType: period_type_ = read_type(message(top)); return;
+      case pprof::kDefaultSampleType: default_type_ = string_at(static_cast<std::int64_t>(number(top))); return;
       default: return;
     }
   }
@@ -139,15 +152,52 @@ class PprofReader {
     return static_cast<std::uint64_t>(signed_of(top));
   }
 
-  void read_sample_type(pbf_reader type) {
-    std::string_view name;
-    while (type.next())
-      if (type.tag() == pprof::kType)
-        name = string_at(signed_of(type));
-      else
-        type.skip();
-    if (count_item()) sample_types_.push_back(name);
-    if (name == "samples") count_index_ = sample_types_.size() - 1;
+  Type read_type(pbf_reader fields) {
+    Type type;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kType: type.name = string_at(signed_of(fields)); break;
+        case pprof::kUnit: type.unit = string_at(signed_of(fields)); break;
+        default: fields.skip();
+      }
+    }
+    return type;
+  }
+  void read_sample_type(const Type& type) {
+    if (count_item()) types_.push_back(type);
+  }
+
+  // "samples/count, cpu/nanoseconds" is one event, "alloc_objects/count, alloc_space/bytes" another.
+  void make_events() {
+    profile_.events.clear();
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      const Type& type = types_[i];
+      const bool counts = type.unit == "count";
+      if (!counts && !event_values_.empty() && event_values_.back().value == kNoValue) {
+        event_values_.back().value = i;
+        profile_.events.back().name = type.name;
+        profile_.events.back().unit = type.unit;
+      } else {
+        profile_.events.push_back({.name = std::string(type.name),
+                                   .unit = std::string(type.unit),
+                                   .counted = counts ? std::string(type.name) : "samples"});
+        event_values_.push_back(counts ? EventValues{i, kNoValue} : EventValues{kNoValue, i});
+      }
+    }
+    for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
+      profile::Event& event = profile_.events[i];
+      const bool timed = event.name == period_type_.name || (period_type_.name.empty() && profile_.events.size() == 1);
+      if (event.unit != "count" && timed) event.period = period_;
+      if (event.name == default_type_ || event.counted == default_type_) profile_.shown_event = i;
+    }
+    varies_.assign(profile_.events.size(), false);
+  }
+  // Where values are not a multiple of the period, each counts as it is.
+  void settle_periods() {
+    for (std::size_t i = 0; i < varies_.size(); ++i)
+      if (varies_[i]) profile_.events[i].period = 0;
+    for (profile::Sample& sample : profile_.samples)
+      if (profile_.events[sample.event].period != 0) sample.value = 0;
   }
 
   // Repeated int64: one a field in our files, packed in Go's.
@@ -274,6 +324,7 @@ class PprofReader {
     auto fields = message(top);
     profile::Sample sample;
     values_.clear();
+    labels_.clear();
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
@@ -282,8 +333,27 @@ class PprofReader {
         default: fields.skip();
       }
     }
-    sample.count = count_of_values();
-    profile_.samples.push_back(std::move(sample));
+    sample.labels = intern_labels();
+    for (std::uint32_t event = 0; event < event_values_.size(); ++event) add_values(event, sample);
+  }
+  std::uint64_t value_at(std::size_t index) const {
+    return index < values_.size() ? static_cast<std::uint64_t>(std::max<std::int64_t>(values_[index], 0)) : 0;
+  }
+  // A sample that has something of the event. One without any value is kept by the first event.
+  void add_values(std::uint32_t event, const profile::Sample& sample) {
+    const EventValues at = event_values_[event];
+    const std::uint64_t period = profile_.events[event].period, value = value_at(at.value);
+    std::uint64_t count = value_at(at.count);
+    if (at.count == kNoValue && value != 0) count = period != 0 ? std::max<std::uint64_t>(1, value / period) : 1;
+    const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
+    if (count == 0 && value == 0 && (any || event != 0)) return;
+    if (at.value != kNoValue && period != 0 && value != count * period) varies_[event] = true;
+    profile::Sample& added = profile_.samples.emplace_back(sample);
+    added.event = event;
+    added.count = count;
+    added.value = value;
+    items_ += added.locations.size();
+    if (items_ > limits_.max_items) (void)count_item();
   }
   void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
     const auto add = [&](std::uint64_t id) {
@@ -298,21 +368,14 @@ class PprofReader {
   }
   void read_values(pbf_reader& fields) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      if (values_.size() < sample_types_.size())
+      if (values_.size() < types_.size())
         values_.push_back(signed_of(fields));
       else
         fields.skip();
       return;
     }
     for (const auto value : fields.get_packed_int64())
-      if (values_.size() < sample_types_.size()) values_.push_back(value);
-  }
-  std::uint64_t count_of_values() const {
-    if (count_index_ < values_.size())
-      return static_cast<std::uint64_t>(std::max<std::int64_t>(values_[count_index_], 0));
-    if (values_.empty() || values_.back() <= 0) return 0;
-    return std::max<std::uint64_t>(
-        1, static_cast<std::uint64_t>(values_.back()) / std::max<std::uint64_t>(1, profile_.period_ns));
+      if (values_.size() < types_.size()) values_.push_back(value);
   }
 
   void read_label(pbf_reader fields, profile::Sample& sample) {
@@ -331,16 +394,25 @@ class PprofReader {
     else if (name == pprof::kTidLabel)
       sample.tid = static_cast<std::uint32_t>(value);
     else if (name == pprof::kCommLabel)
-      sample.comm = intern_comm(text);
+      sample.comm = intern(string_at(text));
     else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
       sample.end = end_of(string_at(text));
     else if (name == pprof::kCertaintyLabel)
       sample.certainty = certainty_of(string_at(text));
+    else if (text != 0 && count_item())
+      labels_.push_back({intern(name), intern(string_at(text))});
   }
-  std::uint32_t intern_comm(std::int64_t index) {
-    const auto text = string_at(index);
-    const auto [entry, is_new] = comms_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
+  std::uint32_t intern(std::string_view text) {
+    const auto [entry, is_new] = interned_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
     if (is_new) profile_.strings.emplace_back(text);
+    return entry->second;
+  }
+  std::uint32_t intern_labels() {
+    if (labels_.empty()) return 0;
+    std::string key(reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(profile::Label));
+    const auto [entry, is_new] =
+        label_sets_.try_emplace(std::move(key), static_cast<std::uint32_t>(profile_.label_sets.size()));
+    if (is_new) profile_.label_sets.push_back(labels_);
     return entry->second;
   }
   static std::uint8_t end_of(std::string_view text) {
@@ -361,10 +433,16 @@ class PprofReader {
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
-  std::vector<std::string_view> sample_types_;
-  std::size_t count_index_ = ~std::size_t{0};
+  std::vector<Type> types_;                // of the values, in their order
+  std::vector<EventValues> event_values_;  // of each event
+  std::vector<bool> varies_;               // of each event: a value was no multiple of the period
+  Type period_type_;
+  std::string_view default_type_;
+  std::uint64_t period_ = 0;
   IdMap mappings_, functions_, locations_;
-  std::unordered_map<std::string_view, std::uint32_t> comms_;
+  std::unordered_map<std::string_view, std::uint32_t> interned_;
+  std::vector<profile::Label> labels_;                         // of the sample at hand
+  std::unordered_map<std::string, std::uint32_t> label_sets_;  // by their bytes
   std::vector<std::int64_t> values_;
   profile::Profile profile_;
 };

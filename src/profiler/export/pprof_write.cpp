@@ -22,7 +22,7 @@ using protozero::pbf_writer;
 class PprofWriter {
  public:
   PprofWriter(const profile::Profile& profile, TextWriter& out, const std::atomic<bool>* given_up)
-      : profile_(profile), gzip_(out), given_up_(given_up) {
+      : profile_(profile), gzip_(out), given_up_(given_up), types_(value_types(profile)), values_(types_.size()) {
     string_id("");
   }
 
@@ -73,17 +73,19 @@ class PprofWriter {
   }
 
   void write_head() {
-    value_type(pprof::kSampleType, "samples", "count");
-    value_type(pprof::kSampleType, "cpu", "nanoseconds");
-    value_type(pprof::kPeriodType, "cpu", "nanoseconds");
+    for (const profile::ValueType type : types_)
+      value_type(pprof::kSampleType, name_of(profile_, type), unit_of(profile_, type));
+    const auto timed = std::ranges::find_if(profile_.events, [](const auto& event) { return event.period != 0; });
+    const profile::Event& periodic = timed != profile_.events.end() ? *timed : profile_.events.front();
+    value_type(pprof::kPeriodType, periodic.name, periodic.unit);
     lost_ = profile_.lost != 0 ? fmt::format("{}{}", pprof::kLostComment, profile_.lost) : std::string();
     field([&](pbf_writer& w) {
       w.add_int64(pprof::kTimeNanos, static_cast<std::int64_t>(profile_.start_unix_ns));
       w.add_int64(pprof::kDurationNanos, static_cast<std::int64_t>(profile_.duration_ns));
-      w.add_int64(pprof::kPeriod, static_cast<std::int64_t>(profile_.period_ns));
+      w.add_int64(pprof::kPeriod, static_cast<std::int64_t>(periodic.period));
       for (const auto& comment : profile_.comments) w.add_int64(pprof::kComment, string_id(comment));
       if (!lost_.empty()) w.add_int64(pprof::kComment, string_id(lost_));
-      w.add_int64(pprof::kDefaultSampleType, string_id("cpu"));
+      w.add_int64(pprof::kDefaultSampleType, string_id(profile_.events[profile_.shown_event].name));
     });
   }
 
@@ -103,9 +105,9 @@ class PprofWriter {
       ids_.assign(sample.locations.begin(), sample.locations.end());
       for (auto& id : ids_) ++id;  // ids are indexes + 1: 0 means none
       w.add_packed_uint64(pprof::kSampleLocationId, ids_.begin(), ids_.end());
-      const std::int64_t values[] = {static_cast<std::int64_t>(sample.count),
-                                     static_cast<std::int64_t>(sample.count * profile_.period_ns)};
-      w.add_packed_int64(pprof::kSampleValue, std::begin(values), std::end(values));
+      for (std::size_t i = 0; i < types_.size(); ++i)
+        values_[i] = static_cast<std::int64_t>(weight_of(profile_, sample, types_[i]));
+      w.add_packed_int64(pprof::kSampleValue, values_.begin(), values_.end());
       label(w, pprof::kPidLabel, sample.pid);
       label(w, pprof::kTidLabel, sample.tid);
       if (sample.comm < profile_.strings.size()) label(w, pprof::kCommLabel, profile_.strings[sample.comm]);
@@ -114,6 +116,8 @@ class PprofWriter {
       else if (sample.end != WL_END_COMPLETE)
         label(w, pprof::kEndLabel, profile::end_text(sample.end));
       if (sample.certainty != WL_DESCRIBED) label(w, pprof::kCertaintyLabel, profile::certainty_text(sample.certainty));
+      for (const profile::Label& one : profile_.label_sets[sample.labels])
+        label(w, profile_.strings[one.key], profile_.strings[one.value]);
     });
   }
 
@@ -187,6 +191,8 @@ class PprofWriter {
   const profile::Profile& profile_;
   GzipWriter gzip_;
   const std::atomic<bool>* given_up_;
+  std::vector<profile::ValueType> types_;
+  std::vector<std::int64_t> values_;  // of a sample, in this order
   std::string buffer_;
   std::string lost_;
   std::vector<std::uint64_t> ids_;

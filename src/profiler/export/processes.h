@@ -14,10 +14,10 @@ struct Process {
   // "node (pid 12)": by the name that its main thread, or if that was not seen any of its threads, had most of the
   // time.
   std::string name;
-  std::uint64_t samples = 0;
+  std::uint64_t weight = 0;  // of its samples
 };
 
-// By descending samples.
-[[nodiscard]] std::vector<Process> processes_of(const profile::Profile& profile);
+// By descending weight.
+[[nodiscard]] std::vector<Process> processes_of(const profile::Profile& profile, profile::ValueType type);
 
 }  // namespace windlass::exporter

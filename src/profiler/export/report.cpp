@@ -36,9 +36,11 @@ class ReportWriter {
       : profile_(profile),
         out_(out),
         options_(options),
+        type_(options.value.value_or(shown_by_default(profile))),
+        unit_(unit_of(profile, type_)),
         frames_(profile),
-        tree_(profile, frames_),
-        totals_(totals_of(profile)) {}
+        tree_(profile, frames_, type_),
+        totals_(totals_of(profile, type_)) {}
 
   Expected<void> write() {
     write_header();
@@ -67,13 +69,32 @@ class ReportWriter {
   }
 
   void write_header() {
-    out_.text(fmt::format("{}\n", coloured(kBold, summary_line(profile_, totals_))));
+    out_.text(fmt::format("{}\n", coloured(kBold, summary_line(profile_, type_, totals_))));
     for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
       if (totals_.by_end[end] != 0 && profile::is_truncated(end))
         out_.text(fmt::format("  {} {}: {} ({:.2f}%)\n", coloured(kMagenta, "truncated"), profile::end_text(end),
-                              grouped(totals_.by_end[end]), 100 * share(totals_.by_end[end])));
+                              amount(totals_.by_end[end], unit_), 100 * share(totals_.by_end[end])));
     for (const auto& comment : profile_.comments)
       out_.text(coloured(kDim, "  " + shorten_name(comment, options_.width - 2)) + "\n");
+    write_other_values();
+  }
+
+  // What else the profile has: "--value off-cpu shows 12.3 s".
+  void write_other_values() {
+    for (std::uint32_t event = 0; event < profile_.events.size(); ++event) {
+      if (event == type_.event) continue;
+      const profile::ValueType other = shown_of(profile_, event);
+      out_.text(coloured(kDim, fmt::format("  --value {} shows {}", profile_.events[event].name,
+                                           amount(totals_of(profile_, other).samples, unit_of(profile_, other)))) +
+                "\n");
+    }
+  }
+
+  // The heading of the column of weights.
+  [[nodiscard]] const char* heading() const {
+    if (unit_ == "nanoseconds") return "TIME";
+    if (unit_ == "bytes") return "BYTES";
+    return name_of(profile_, type_) == "samples" ? "SAMPLES" : "COUNT";
   }
 
   void write_functions() {
@@ -92,8 +113,8 @@ class ReportWriter {
     const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
     const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
-    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL    SAMPLES  {:{}}  {}", "FUNCTION",
-                                                                name_width, "MODULE"))));
+    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL {:>10}  {:{}}  {}", heading(),
+                                                                "FUNCTION", name_width, "MODULE"))));
     for (std::size_t i = 0; i < shown; ++i) {
       const Frame& frame = frames_[order[i]];
       const auto& count = counts[order[i]];
@@ -102,8 +123,9 @@ class ReportWriter {
       const std::string module = frame.module < profile_.modules.size()
                                      ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
                                      : "";
-      out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total), grouped(count.self),
-                            coloured(colour_of(frame), name), padding, coloured(kDim, module)));
+      out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
+                            amount(count.self, unit_), coloured(colour_of(frame), name), padding,
+                            coloured(kDim, module)));
     }
     if (shown < order.size())
       out_.text(coloured(kDim, fmt::format("   … {} more functions\n", grouped(order.size() - shown))));
@@ -206,6 +228,8 @@ class ReportWriter {
   const profile::Profile& profile_;
   TextWriter& out_;
   const ReportOptions& options_;
+  const profile::ValueType type_;
+  const std::string& unit_;
   Frames frames_;
   CallTree tree_;
   Totals totals_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -10,9 +11,10 @@
 namespace windlass::exporter {
 
 struct ReportOptions {
-  unsigned width = 100;        // columns
-  bool colour = false;         // ANSI colours
-  std::size_t functions = 20;  // rows of the table
+  std::optional<profile::ValueType> value{};  // shown_by_default()
+  unsigned width = 100;                       // columns
+  bool colour = false;                        // ANSI colours
+  std::size_t functions = 20;                 // rows of the table
   std::size_t tree_lines = 60;
   double tree_share = 0.01;  // subtrees below this share of all samples are left out (and counted)
 };
@@ -21,14 +23,19 @@ struct ReportOptions {
                                           const ReportOptions& options = {});
 
 // The same facts for programs, one JSON object a line:
-//   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"period_ns":N,"start_unix_ns":N,"duration_ns":N,"comments":[...]}
+//   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"value":"...","unit":"...","start_unix_ns":N,
+//    "duration_ns":N,"events":[{"name":"...","unit":"...","counted":"...","period":N}],"comments":[...]}
 //   {"type":"module","id":N,"path":"...","build_id":"..."|null}
 //   {"type":"function","id":N,"name":"...","module":N|null,"file":"..."|null,"line":N|null,"self":N,"total":N}
 //   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined
 //   first
-//   {"type":"sample","count":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,"locations":[N]}     innermost
-//   first
-// Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
-[[nodiscard]] Expected<void> write_json(const profile::Profile& profile, TextWriter& out);
+//   {"type":"sample","event":"...","count":N,"value":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,
+//    "certainty":"...","labels":{...},"locations":[N]}     innermost first
+// "samples", "truncated", "chained", "self" and "total" are sums of the value of `type`, whose name and unit the first
+// line has. Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
+[[nodiscard]] Expected<void> write_json(const profile::Profile& profile, TextWriter& out, profile::ValueType type);
+[[nodiscard]] inline Expected<void> write_json(const profile::Profile& profile, TextWriter& out) {
+  return write_json(profile, out, shown_by_default(profile));
+}
 
 }  // namespace windlass::exporter

@@ -17,14 +17,10 @@ class SpeedscopeWriter {
       : profile_(profile), out_(out), json_(out), frames_(profile) {}
 
   Expected<void> write() {
-    std::map<std::uint32_t, DistinctStacks> by_process;
-    DistinctStacks all;
-    all.add_all(profile_.samples);
-    for (const auto& sample : profile_.samples) by_process[sample.pid].add(sample);
     // Every frame of comms and ends must be known before the frame list is written.
-    for (const auto& stack : all.stacks()) {
-      frames_.of_comm(stack.sample->comm);
-      if (profile::is_truncated(stack.sample->end)) frames_.of_end(stack.sample->end);
+    for (const profile::Sample& sample : profile_.samples) {
+      frames_.of_comm(sample.comm);
+      if (profile::is_truncated(sample.end)) frames_.of_end(sample.end);
     }
     json_.begin_object();
     json_.member("$schema", "https://www.speedscope.app/file-format-schema.json");
@@ -37,10 +33,9 @@ class SpeedscopeWriter {
     json_.end_object();
     json_.key("profiles");
     json_.begin_array();
-    const std::vector<Process> processes = processes_of(profile_);
-    write_profile(processes.empty() ? "empty" : processes.size() > 1 ? "all processes" : processes[0].name, all);
-    if (processes.size() > 1)
-      for (const Process& process : processes) write_profile(process.name, by_process[process.pid]);
+    write_event(shown_by_default(profile_));
+    for (std::uint32_t event = 0; event < profile_.events.size(); ++event)
+      if (event != profile_.shown_event) write_event(shown_of(profile_, event));
     json_.end_array();
     json_.end_object();
     json_.end_text();
@@ -50,8 +45,26 @@ class SpeedscopeWriter {
  private:
   static std::uint64_t weight(const DistinctStacks& stacks) {
     std::uint64_t sum = 0;
-    for (const auto& stack : stacks.stacks()) sum += stack.count;
+    for (const auto& stack : stacks.stacks()) sum += stack.weight;
     return sum;
+  }
+  // All processes together, then each. With several events, the event's name goes before each.
+  void write_event(profile::ValueType shown) {
+    const profile::Event& event = profile_.events[shown.event];
+    type_ = {shown.event, event.unit == "count" || (event.period == 0 && shown.counts)};  // time instead of samples
+    DistinctStacks all(profile_, type_);
+    all.add_all(profile_.samples);
+    const std::vector<Process> processes = processes_of(profile_, type_);
+    const std::string lead = profile_.events.size() > 1 ? event.name + ": " : "";
+    write_profile(lead + (processes.empty()      ? "empty"
+                          : processes.size() > 1 ? "all processes"
+                                                 : processes[0].name),
+                  all);
+    if (processes.size() < 2) return;
+    std::map<std::uint32_t, DistinctStacks> by_process;
+    for (const auto& sample : profile_.samples)
+      by_process.try_emplace(sample.pid, profile_, type_).first->second.add(sample);
+    for (const Process& process : processes) write_profile(lead + process.name, by_process.at(process.pid));
   }
   void write_frames() {
     json_.key("frames");
@@ -73,21 +86,21 @@ class SpeedscopeWriter {
   }
 
   void write_profile(const std::string& name, const DistinctStacks& stacks) {
-    const std::uint64_t unit = profile_.period_ns != 0 ? profile_.period_ns : 1;
     json_.next_line();
     json_.begin_object();
     json_.member("type", "sampled");
     json_.member("name", name);
-    json_.member("unit", profile_.period_ns != 0 ? "nanoseconds" : "none");
+    const std::string& unit = unit_of(profile_, type_);
+    json_.member("unit", unit == "nanoseconds" || unit == "bytes" ? unit : "none");
     json_.member("startValue", 0);
-    json_.member("endValue", weight(stacks) * unit);
+    json_.member("endValue", weight(stacks));
     json_.key("samples");
     json_.begin_array();
     for (const auto& stack : stacks.stacks()) write_stack(*stack.sample);
     json_.end_array();
     json_.key("weights");
     json_.begin_array();
-    for (const auto& stack : stacks.stacks()) json_.value(stack.count * unit);
+    for (const auto& stack : stacks.stacks()) json_.value(stack.weight);
     json_.end_array();
     json_.end_object();
   }
@@ -108,6 +121,7 @@ class SpeedscopeWriter {
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
+  profile::ValueType type_;
 };
 
 }  // namespace

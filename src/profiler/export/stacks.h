@@ -13,9 +13,9 @@ inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-// Counts together the samples with the same comm, end and locations. Open addressing over stack indexes. 128 bits of
-// hash stand for a stack, because comparing the locations themselves costs a third of the total time, all of it cache
-// misses. The chance of a collision among a million stacks is 10^-27.
+// Adds up the weights of the samples with the same comm, end and locations; leaves out those without weight. Open
+// addressing over stack indexes. 128 bits of hash stand for a stack, because comparing the locations themselves costs a
+// third of the total time, all of it cache misses. The chance of a collision among a million stacks is 10^-27.
 class DistinctStacks {
  public:
   struct Hash {
@@ -24,11 +24,15 @@ class DistinctStacks {
   };
   struct Stack {
     const profile::Sample* sample;
-    std::uint64_t count;
+    std::uint64_t weight;
     Hash hash;
   };
 
+  DistinctStacks(const profile::Profile& profile, profile::ValueType type) : profile_(&profile), type_(type) {}
+
   void add(const profile::Sample& sample) {
+    const std::uint64_t weight = weight_of(*profile_, sample, type_);
+    if (weight == 0) return;
     if (stacks_.size() * 2 >= slots_.size()) grow();
     const Hash hash = hash_of(sample);
     std::size_t at = hash.low & mask();
@@ -36,12 +40,12 @@ class DistinctStacks {
       if (slots_[at].tag != tag_of(hash)) continue;
       auto& known = stacks_[slots_[at].stack];
       if (known.hash == hash) {
-        known.count += sample.count;
+        known.weight += weight;
         return;
       }
     }
     slots_[at] = {tag_of(hash), static_cast<std::uint32_t>(stacks_.size())};
-    stacks_.push_back({&sample, sample.count, hash});
+    stacks_.push_back({&sample, weight, hash});
   }
   // The samples of a large profile are scattered over memory: this has the ones to come fetched early.
   void add_all(const std::vector<profile::Sample>& samples) {
@@ -85,6 +89,8 @@ class DistinctStacks {
     }
   }
 
+  const profile::Profile* profile_;
+  profile::ValueType type_;
   std::vector<Stack> stacks_;
   std::vector<Slot> slots_;
 };

@@ -49,6 +49,20 @@ struct Location {
   std::uint64_t function_begin = 0;  // Of the symbol that names it, else by the unwind information; 0: unknown.
 };
 
+// What samples are taken of: ticks of CPU time, waits, page faults.
+struct Event {
+  std::string name = "cpu";
+  std::string unit = "nanoseconds";  // Of the values; "count" where only how often matters.
+  std::string counted = "samples";   // What Sample::count counts.
+  std::uint64_t period = 0;          // The value of each sample, in the unit; 0: each has a value of its own.
+};
+
+// "reason" = "futex". Keys and values are indexes into Profile::strings.
+struct Label {
+  std::uint32_t key = kNone, value = kNone;
+  bool operator==(const Label&) const = default;
+};
+
 struct Sample {
   std::vector<std::uint32_t> locations{};  // Innermost first, kernel frames before user frames.
   std::uint64_t count = 0;
@@ -56,6 +70,9 @@ struct Sample {
   std::uint32_t comm = kNone;  // An index into Profile::strings.
   std::uint8_t end = 0;        // A wl_end: complete, or why truncated.
   std::uint8_t certainty = 0;  // The wl_certainty of the least certain frame.
+  std::uint64_t value = 0;     // Of all `count` together, in the event's unit; of an event without a period.
+  std::uint32_t event = 0;     // An index into Profile::events.
+  std::uint32_t labels = 0;    // An index into Profile::label_sets.
 };
 
 struct Profile {
@@ -64,13 +81,58 @@ struct Profile {
   std::vector<Function> functions;
   std::vector<Location> locations;
   std::vector<Sample> samples;
+  std::vector<Event> events{Event{}};              // Never empty.
+  std::uint32_t shown_event = 0;                   // What a view shows unless told otherwise.
+  std::vector<std::vector<Label>> label_sets{{}};  // Each once; the first is empty.
 
-  std::uint64_t period_ns = 0;  // CPU time between two samples of a CPU.
   std::uint64_t start_unix_ns = 0;
   std::uint64_t duration_ns = 0;
   std::uint64_t lost = 0;             // Samples that the ring buffer had no room for.
   std::vector<std::string> comments;  // How it was recorded, for people.
 };
+
+// One of the numbers that samples have: how often, or how much of an event's unit.
+struct ValueType {
+  std::uint32_t event = 0;
+  bool counts = true;
+};
+
+// What a sample adds to a sum of these values: 0 for one of another event.
+[[nodiscard]] inline std::uint64_t weight_of(const Profile& profile, const Sample& sample, ValueType type) {
+  if (sample.event != type.event) return 0;
+  if (type.counts) return sample.count;
+  const std::uint64_t period = profile.events[sample.event].period;
+  return period != 0 ? sample.count * period : sample.value;
+}
+
+// "samples", "cpu"; the unit is "count" for the former.
+[[nodiscard]] inline const std::string& name_of(const Profile& profile, ValueType type) {
+  const Event& event = profile.events[type.event];
+  return type.counts ? event.counted : event.name;
+}
+[[nodiscard]] inline const std::string& unit_of(const Profile& profile, ValueType type) {
+  static const std::string kCount = "count";
+  return type.counts ? kCount : profile.events[type.event].unit;
+}
+
+// Every event's count, then its value unless that is the count: the values of a pprof sample, in this order.
+[[nodiscard]] inline std::vector<ValueType> value_types(const Profile& profile) {
+  std::vector<ValueType> types;
+  for (std::uint32_t event = 0; event < profile.events.size(); ++event) {
+    types.push_back({event, true});
+    if (profile.events[event].unit != "count") types.push_back({event, false});
+  }
+  return types;
+}
+
+// What a view shows unless told otherwise: samples of an event with a period are counted, others' values summed.
+[[nodiscard]] inline ValueType shown_of(const Profile& profile, std::uint32_t event) {
+  const Event& of = profile.events[event];
+  return {event, of.period != 0 || of.unit == "count"};
+}
+[[nodiscard]] inline ValueType shown_by_default(const Profile& profile) {
+  return shown_of(profile, profile.shown_event);
+}
 
 // The text of a wl_end; "unknown" for a number that this build does not know.
 [[nodiscard]] constexpr const char* end_text(std::uint8_t end) {

@@ -385,7 +385,7 @@ profile::Profile Recorder::profile() {
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
   });
-  profile.period_ns = kSecond / std::max(options_.frequency, 1u);
+  profile.events.front().period = kSecond / std::max(options_.frequency, 1u);
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = source_.samples->stats().lost + unknown;

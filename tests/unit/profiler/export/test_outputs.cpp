@@ -58,7 +58,7 @@ profile::Profile small() {
                {{3, 1}, 3, 1, 1, 0, WL_END_NO_ROW},      {{4}, 1, 2, 2, 1, WL_END_COMPLETE},
                {{2, 1, 5}, 4, 1, 1, 0, WL_END_COMPLETE}, {{0, 0, 0}, 6, 1, 1, 0, WL_END_COMPLETE},
                {{2}, 7, 9, 9, 0, WL_END_KERNEL_ONLY},    {{}, 8, 1, 1, 0, WL_END_NO_PROCESS}};
-  p.period_ns = 1000;
+  p.events.front().period = 1000;
   return p;
 }
 
@@ -129,7 +129,7 @@ TEST(Speedscope, IsWhatTheSchemaAsks) {
       for (const auto& frame : stack) ASSERT_LT(frame.get<std::size_t>(), frames.size());
   }
   const std::uint64_t all = sums["all processes"];
-  EXPECT_EQ(all, totals_of(p).samples * p.period_ns);
+  EXPECT_EQ(all, totals_of(p).samples * p.events.front().period);
   std::uint64_t processes = 0;
   for (const auto& [name, sum] : sums) processes += sum;
   EXPECT_EQ(processes, 2 * all);
@@ -286,7 +286,7 @@ json page_data_of(const profile::Profile& p, std::size_t max_nodes) {
   EXPECT_EQ(page.find("<link"), std::string::npos);
   const std::string mark = "type=\"application/json\">";
   const auto begin = page.find(mark) + mark.size();
-  return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  return json::parse(page.substr(begin, page.find("</script>", begin) - begin))[0];  // of the only event
 }
 
 TEST(Html, NoNameTurnsAPageAround) {

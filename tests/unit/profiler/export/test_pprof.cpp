@@ -73,7 +73,7 @@ void expect_same(const profile::Profile& a, const profile::Profile& b) {
     EXPECT_EQ(x.certainty, y.certainty) << i;
     EXPECT_EQ(comm(a, x.comm), comm(b, y.comm));
   }
-  EXPECT_EQ(a.period_ns, b.period_ns);
+  EXPECT_EQ(a.events.front().period, b.events.front().period);
   EXPECT_EQ(a.start_unix_ns, b.start_unix_ns);
   EXPECT_EQ(a.duration_ns, b.duration_ns);
   EXPECT_EQ(a.lost, b.lost);
@@ -115,7 +115,7 @@ TEST(Pprof, EveryEndOfAStackSurvives) {
 // without a name, which is of its module.
 TEST(Pprof, IsWholeForOtherReaders) {
   profile::Profile profile;
-  profile.period_ns = 1'000'000;
+  profile.events.front().period = 1'000'000;
   profile.modules = {{.path = "/a/lib.so"}, {.path = "/b/lib.so"}};
   profile.locations = {{0, 0x1234, {}}, {1, 0x1234, {}}};
   profile.samples = {{{0, 1}, 3, 1, 1, profile::kNone, WL_END_NO_ROW}};
