@@ -59,17 +59,28 @@ struct thread_struct {
 struct task_struct {
   struct thread_struct thread;
   unsigned int flags; /* PF_* */
+  int on_cpu;
+  unsigned int __state;
   int pid;
   int tgid;
+  char comm[16];
   struct mm_struct* mm;
   struct signal_struct* signal;
   struct pid* thread_pid;
   unsigned in_execve : 1;
+  unsigned in_iowait : 1;
 };
 
 /* The flag PF_USER_WORKER came with its bit (Linux 6.4). */
 struct kernel_clone_args {
   unsigned user_worker : 1;
+};
+
+struct bpf_iter_meta;
+
+struct bpf_iter__task {
+  struct bpf_iter_meta* meta;
+  struct task_struct* task;
 };
 
 struct file;
@@ -89,6 +100,7 @@ struct vm_unmapped_area_info {
 #ifdef __TARGET_ARCH_arm64
 struct pt_regs___kernel {
   unsigned long long regs[31], sp, pc, pstate;
+  int syscallno;
 };
 #else
 struct pt_regs___kernel {
@@ -102,6 +114,7 @@ struct pt_regs___kernel {
 #define PF_KTHREAD 0x00200000
 #define PF_IO_WORKER 0x00000010   /* of io_uring; since Linux 5.12 */
 #define PF_USER_WORKER 0x00004000 /* of vhost, and of io_uring; up to Linux 5.16 the bit said something else */
+#define TASK_DEAD 0x00000080
 #define VM_EXEC 0x00000004
 #define WL_PIDTYPE_TGID 1 /* enum pid_type, since Linux 4.19 */
 

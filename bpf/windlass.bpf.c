@@ -35,12 +35,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* The way to other stacks of the last table that was loaded and has one. */
 struct wl_way wl_go_way = {0};
 
-/* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
-WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
+/* The kernel's stack in s->frames, of so many bytes, into the hash. */
+WL_GLOBAL int wl_add_kernel_stack(struct wl_scratch* s, long bytes) {
   if (!s) return 1;
-  s->event.kernel_frames = 0;
-  if ((__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
-  long bytes = bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0);
   __u32 n = bytes > 0 ? (__u32)bytes / 8 : 0;
   if (n > wl_max_kernel_frames) n = wl_max_kernel_frames;
   __u64 hash = s->unwind.hash;
@@ -52,6 +49,14 @@ WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_sc
   s->unwind.first = n;
   s->event.kernel_frames = n;
   return 0;
+}
+
+/* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
+WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
+  if (!s) return 1;
+  s->event.kernel_frames = 0;
+  if ((__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
+  return wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
 }
 
 /* The words that the sample takes along, behind its frames; none if these leave no room. */
@@ -69,6 +74,12 @@ WL_GLOBAL int wl_append_taken(struct wl_scratch* s) {
   return 0;
 }
 
+/* Repeats of the stack are counted from now on. */
+WL_INLINE void wl_begin_count(const struct wl_stack_key* key) {
+  struct wl_count none = {};
+  bpf_map_update_elem(&counts, key, &none, BPF_NOEXIST);
+}
+
 /* Emits the stack in scratch, or counts it if it was seen before. */
 WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail) {
   if (!s || !st || !trail) return 1;
@@ -83,14 +94,16 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   if (u->learned_frames) st->learned_stacks++;
   if (u->learned_frames) u->hash = wl_mix(u->hash, bpf_ktime_get_ns() >> WL_LEARNED_WINDOW_SHIFT);
   u->hash = wl_mix(u->hash, u->sum.value);
+  if (s->event.head.event) u->hash = wl_mix(u->hash, (__u32)s->event.head.event << 16 | s->event.head.reason);
   struct wl_stack_key key = {
       .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
       .tid = s->event.head.tid,
   };
-  __u64* count = bpf_map_lookup_elem(&counts, &key);
-  if (count) {
-    __sync_fetch_and_add(count, 1);
+  s->key = key;
+  struct wl_count* known = bpf_map_lookup_elem(&counts, &key);
+  if (known) {
+    if (s->repeats) __sync_fetch_and_add(&known->count, 1);
     st->counted++;
     return 0;
   }
@@ -112,8 +125,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
     return 0;
   }
   st->stack_events++;
-  __u64 zero = 0;
-  bpf_map_update_elem(&counts, &key, &zero, BPF_NOEXIST);
+  wl_begin_count(&key);
   return 0;
 }
 
@@ -266,7 +278,8 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
-    struct wl_memo* m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
+    __u32 cpu = s->event.head.cpu;
+    struct wl_memo* m = bpf_map_lookup_elem(&memo, &cpu);
     if (m) wl_walk(s, m, trail);
     if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
@@ -286,6 +299,20 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   return 1;
 }
 
+/* Walks the user stack behind the kernel's, and hands out the sample. */
+WL_INLINE void wl_finish_sample(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail) {
+  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf())) wl_emit_stack(s, st, trail);
+}
+
+/* Before the stacks are taken. */
+WL_INLINE void wl_begin_sample(struct wl_scratch* s, __u64 ids) {
+  s->event.head.tgid = ids >> 32;
+  s->event.head.tid = (__u32)ids;
+  wl_begin_walk(&s->unwind);
+  s->taken_words = 0;
+  s->trail.followed = 0;
+}
+
 SEC("perf_event")
 int windlass_sample(struct bpf_perf_event_data* ctx) {
   __u32 key = bpf_get_smp_processor_id();
@@ -294,6 +321,9 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
   struct wl_trails* t = bpf_map_lookup_elem(&trails, &key);
   if (!s || !st || !t) return 0;
   s->event.head.cpu = key;
+  s->event.head.event = 0;
+  s->event.head.reason = 0;
+  s->repeats = 1;
   __u64 ids = wl_current_ids();
   struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
   key = ids >> 32;
@@ -303,12 +333,10 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
     st->idle++;
     return 0;
   }
-  s->event.head.tgid = key;
-  s->event.head.tid = (__u32)ids;
-  wl_begin_walk(&s->unwind);
-  s->taken_words = 0;
-  s->trail.followed = 0;
+  wl_begin_sample(s, ids);
   wl_take_kernel_stack(ctx, s);
-  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf())) wl_emit_stack(s, st, trail);
+  wl_finish_sample(s, st, trail);
   return 0;
 }
+
+#include "windlass_wait.bpf.h"

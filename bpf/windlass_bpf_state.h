@@ -26,6 +26,9 @@ struct wl_cpu_stats {
   __u64 managed_stacks;  /* with frames that were left by a code manager's rows */
   __u64 learned_stacks;  /* with frames that were left as was learned from the agent */
   __u64 lost_process_events;
+  __u64 waits;       /* that ended and were counted */
+  __u64 short_waits; /* shorter than asked for */
+  __u64 lost_waits;  /* without room for them */
   __u64 ends[WL_END_COUNT];
 };
 

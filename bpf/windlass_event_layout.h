@@ -22,12 +22,22 @@
 
 enum wl_event_type {
   WL_EVENT_STACK = 1, /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
-                       * kernel. Samples of a stack = its events + its count. */
+                       * kernel. Samples of a stack = its events + its count. Of a wait: its begin, which counts when
+                       * it ends. */
   WL_EVENT_RAW = 2,   /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
   WL_EVENT_EXEC = 3,  /* A wl_process_event. */
   WL_EVENT_FORK = 4,  /* A wl_process_event. */
   WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
   WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+};
+
+/* What a thread waits for (wl_event_head.reason); 0: the sample is no wait. */
+enum wl_wait_reason {
+  WL_WAIT_PREEMPTED = 1, /* For a CPU, on which others run. */
+  WL_WAIT_FAULT = 2,     /* In an exception: most often for a page that is not in memory. */
+  WL_WAIT_IO = 3,        /* For a block device (task_struct.in_iowait). */
+  WL_WAIT_OTHER = 4,     /* In a system call of another machine's numbers. */
+  WL_WAIT_SYSCALL = 16,  /* And above: in the system call of this number, behind 16. */
 };
 
 /* The common part of samples with the same stack. */
@@ -37,9 +47,23 @@ struct wl_stack_key {
   __u32 tid;
 };
 
+/* What is counted under a key. */
+struct wl_count {
+  __u64 count;
+  __u64 value; /* The sum of the samples' own values; 0 for those of an event with a period. */
+};
+
+/* A thread that waits, and the stack that it waits with. */
+struct wl_wait {
+  __u64 since; /* CLOCK_MONOTONIC ns; 0: it does not. */
+  struct wl_stack_key key;
+};
+
 struct wl_event_head {
-  __u32 type; /* wl_event_type */
-  __u32 cpu;
+  __u16 type;   /* wl_event_type */
+  __u16 event;  /* Of a sample: which of the recording's events. */
+  __u16 reason; /* wl_wait_reason */
+  __u16 cpu;
   __u64 time; /* CLOCK_MONOTONIC ns, also the clock of the agent's perf events. */
   __u32 tgid;
   __u32 tid;
@@ -116,6 +140,7 @@ struct wl_raw_event {
   __u64 teb_frame;      /* The word at gs_base + WL_WINE_TEB_FRAME. */
   __u64 thread_pointer; /* x86-64: fs.base; 0: not known. */
   struct wl_word words[WL_WORDS];
+  __u64 hash; /* Of a wait: as in its key. */
   __u64 interpreted_frames;
   /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
    * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */

@@ -44,6 +44,10 @@ WL_GLOBAL __u64 wl_current_ids_in_namespace(void) {
   return tgid << 32 | wl_number_in_namespace((__u64)BPF_CORE_READ(task, thread_pid));
 }
 
+WL_INLINE __u32 wl_task_tid(struct task_struct* task) {
+  return wl_pidns_ino ? wl_number_in_namespace((__u64)BPF_CORE_READ(task, thread_pid)) : BPF_CORE_READ(task, pid);
+}
+
 /* tgid << 32 | tid of the current task; 0 if it is outside of the agent's namespace (or idle). */
 WL_INLINE __u64 wl_current_ids(void) {
   return wl_pidns_ino ? wl_current_ids_in_namespace() : bpf_get_current_pid_tgid();

@@ -72,8 +72,16 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 1u << 18);
   __type(key, struct wl_stack_key);
-  __type(value, __u64);
+  __type(value, struct wl_count);
 } counts SEC(".maps");
+
+/* By the kernel's number of the thread. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_wait);
+} waits SEC(".maps");
 
 /* What is used least goes first, and so goes what was learned of processes that are gone. */
 struct {

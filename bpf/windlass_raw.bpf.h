@@ -158,6 +158,12 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
     raw->event.second_size = wl_copy_stack(raw, stop, s->unwind.kept_end, most);
     raw->event.second_pages = raw->copy_pages;
   }
+  raw->event.hash = 0;
+  if (!s->repeats) {
+    s->key.tgid = s->event.head.tgid;
+    s->key.tid = s->event.head.tid;
+    s->key.hash = raw->event.hash = wl_mix(s->event.head.time, s->event.head.tid);
+  }
   if (wl_copy_interpreted(raw, s)) return 0;
   __u32 end = raw->copy_offset;
   if (end > WL_RAW_BYTES + WL_RAW_INTERPRETED_BYTES) return 0;

@@ -183,6 +183,10 @@ struct wl_scratch {
   /* The end of the stack, if it is above sp: the main thread's arguments, or the thread's control block. */
   __u64 stack_top, thread_block;
   __u64 machine; /* The wl_machine of the code at hand. */
+  /* 1: the sample counts at once. 0: it begins a wait, whose key is `key`. */
+  __u64 repeats;
+  struct wl_stack_key key;
+  __u64 walk_window, walks; /* Of waits: in the window of time at hand. */
   /* Of all frames that have any, a wl_taken_head and the words. */
   __u64 taken_words;
   __u64 taken[WL_MAX_TAKEN_WORDS];

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +10,8 @@
 namespace windlass::cli {
 
 std::optional<double> parse_duration(std::string_view text) {
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},      {"s", 1},  {"ms", 1e-3},
+                                                            {"us", 1e-6}, {"m", 60}, {"h", 3600}};
   double number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   if (read.ec != std::errc{}) return std::nullopt;
@@ -21,16 +23,32 @@ std::optional<double> parse_duration(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+std::string refuse_duration(const std::string& text) {
+  if (parse_duration(text)) return {};
+  return fmt::format("{} is no number of seconds above 0, nor a length of time such as 500ms or 1m", text);
+}
+
+}  // namespace
+
 CLI::Option* add_duration(CLI::App& command, const std::string& names, double& seconds, const std::string& help) {
   return command
       .add_option_function<std::string>(
           names, [&seconds](const std::string& text) { seconds = parse_duration(text).value_or(0); }, help)
-      ->check([](const std::string& text) {
-        return parse_duration(text)
-                   ? std::string()
-                   : fmt::format("{} is no number of seconds above 0, nor a length of time such as 500ms or 1m", text);
-      })
+      ->check(refuse_duration)
       ->type_name("TIME");
+}
+
+CLI::Option* add_optional_duration(CLI::App& command, const std::string& name,
+                                   std::optional<std::uint64_t>& nanoseconds, const std::string& help) {
+  // A flag, so that `record --off-cpu ./app` does not take the command for a time.
+  auto text = std::make_shared<std::string>();
+  return command.add_flag(name + "{0}", *text, help)
+      ->check([](const std::string& given) { return given == "0" ? std::string() : refuse_duration(given); })
+      ->each([text, &nanoseconds](const std::string& given) {
+        nanoseconds = static_cast<std::uint64_t>(std::llround(parse_duration(given).value_or(0) * 1e9));
+      });
 }
 
 }  // namespace windlass::cli

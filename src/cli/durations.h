@@ -1,6 +1,7 @@
 // Lengths of time as people write them: "2", "2s", "500ms", "1.5m", "1h".
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,5 +15,9 @@ namespace windlass::cli {
 
 // An option whose value is such a length, in seconds.
 CLI::Option* add_duration(CLI::App& command, const std::string& names, double& seconds, const std::string& help);
+
+// A flag that may have such a length, `--name=10ms`: in ns, 0 without one.
+CLI::Option* add_optional_duration(CLI::App& command, const std::string& name,
+                                   std::optional<std::uint64_t>& nanoseconds, const std::string& help);
 
 }  // namespace windlass::cli

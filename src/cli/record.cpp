@@ -29,6 +29,7 @@
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/recorder.h"
+#include "profiler/samples/scheduler_frames.h"
 #include "symbols/kernel_symbols.h"
 #include "symbols/symbolize.h"
 
@@ -198,6 +199,7 @@ int record(const RecordArguments& arguments) {
     options.pdb_files = arguments.pdb.files;
     options.symbol_path = arguments.pdb.symbol_path;
     const symbols::SymbolizeStats named = symbols::symbolize(profile, options);
+    profiler::leave_out_scheduler(profile);
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }
@@ -225,6 +227,8 @@ void register_record(CLI::App& app, int& status) {
   command->add_option("-o,--output", arguments->output, "where the profile goes; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
+  add_optional_duration(*command, "--off-cpu", arguments->recorder.off_cpu,
+                        "also where threads wait, and for how long; only waits of at least so long");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

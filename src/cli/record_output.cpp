@@ -30,9 +30,12 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 // How many samples rest on what, by their least certain frame; nothing where unwind information described all.
-void print_certainty(const profile::Profile& profile, std::uint64_t total) {
-  std::uint64_t samples[WL_CERTAINTY_COUNT] = {};
-  for (const profile::Sample& sample : profile.samples) samples[sample.certainty] += sample.count;
+void print_certainty(const profile::Profile& profile) {
+  std::uint64_t samples[WL_CERTAINTY_COUNT] = {}, total = 0;
+  for (const profile::Sample& sample : profile.samples) {
+    samples[sample.certainty] += sample.count;
+    total += sample.count;
+  }
   if (samples[WL_DESCRIBED] == total) return;
   std::string shares;
   for (std::uint8_t certainty = 0; certainty < WL_CERTAINTY_COUNT; ++certainty)
@@ -177,26 +180,24 @@ static void print_details(profiler::Recorder& recorder) {
 }
 
 void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
-  std::uint64_t total = 0;
+  const exporter::Totals totals = exporter::totals_of(profile, {0, true});
+  const std::uint64_t total = totals.samples, complete = total - totals.truncated - totals.chained;
   std::map<std::uint8_t, std::uint64_t> truncated;
-  std::uint64_t complete = 0, chained = 0;
-  for (const profile::Sample& sample : profile.samples) {
-    total += sample.count;
-    if (profile::is_truncated(sample.end))
-      truncated[sample.end] += sample.count;
-    else if (profile::is_chained(sample.end))
-      chained += sample.count;
-    else
-      complete += sample.count;
-  }
+  for (const profile::Sample& sample : profile.samples)
+    if (profile::is_truncated(sample.end)) truncated[sample.end] += sample.count;
   const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
   if (total == 0)
     say("windlass: {}\n", profiler::explain_no_samples(recorder.no_samples()));
   else
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
-        percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
+        percent(complete, total),
+        totals.chained == 0 ? "" : percent(totals.chained, total) + " chained by frame pointers, ",
         grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
-  print_certainty(profile, total);
+  for (std::uint32_t event = 1; event < profile.events.size(); ++event) {
+    const profile::ValueType type = shown_of(profile, event);
+    say("  {}\n", exporter::summary_line(profile, type, exporter::totals_of(profile, type)));
+  }
+  print_certainty(profile);
   print_problems(recorder.processes());
   print_truncated(recorder, truncated, verbose ? 8 : 2);
   if (verbose) print_details(recorder);

@@ -97,7 +97,7 @@ inline std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std
   while (std::chrono::steady_clock::now() < begin + duration || few()) side.poll(20ms, handle);
   side.stop();
   side.poll(0ms, handle);
-  side.for_each_count([&](const wl_stack_key& key, std::uint64_t count) { stacks[key.hash].second += count; });
+  side.for_each_count([&](const wl_stack_key& key, const wl_count& count) { stacks[key.hash].second += count.count; });
   std::vector<std::pair<Stack, std::uint64_t>> result;
   for (auto& [hash, entry] : stacks) result.push_back(std::move(entry));
   return result;

@@ -14,7 +14,9 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/monotonic.h"
 #include "lookup/table/arena.h"
+#include "os/descriptor.h"
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
@@ -31,6 +33,8 @@
 
 namespace windlass::profiler {
 namespace {
+
+constexpr std::uint32_t kMostThreads = 1U << 18;  // that wait at a time
 
 // The arena's chunks as BPF arrays, named by `outer`, an array of maps.
 table::Arena::Backing chunks_of(int outer) {
@@ -137,13 +141,12 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
   void teach(const wl_learned_key& key, const wl_learned& lesson) override;
 
-  std::expected<void, SystemError> start() override {
-    return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
-  }
-  void stop() override { clocks_.stop(); }
+  std::expected<void, SystemError> start() override;
+  void stop() override;
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
+  void for_each_waiting(const KeyHandler& handler) override;
   KernelSideStats stats() const override;
   table::Arena& arena() override { return *arena_; }
 
@@ -152,6 +155,8 @@ class KernelSideImpl final : public KernelSide {
   void size_maps();
   std::expected<void, SystemError> open_arena();
   std::expected<void, SystemError> attach_tracepoints();
+  std::expected<void, SystemError> find_resting();
+  void for_each_wait(const std::function<void(const wl_wait&)>& handler) const;
 
   KernelSideOptions options_;
   int cpus_ = 0;
@@ -165,12 +170,54 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   CpuClocks clocks_;
   std::vector<bpf_link*> tracepoint_links_;
+  bpf_link* switch_link_ = nullptr;
+  std::uint64_t stopped_ = 0;  // CLOCK_MONOTONIC, ns; 0: it goes on
 };
 
 KernelSideImpl::~KernelSideImpl() {
-  clocks_.stop();
+  stop();
   for (bpf_link* link : tracepoint_links_) bpf_link__destroy(link);
   if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
+}
+
+std::expected<void, SystemError> KernelSideImpl::start() {
+  if (options_.shortest_wait) {
+    switch_link_ = bpf_program__attach(skeleton_->progs.windlass_switch);
+    if (switch_link_ == nullptr) {
+      const int error = errno;
+      return std::unexpected(explain_tracepoint_error(error, "windlass_switch", options_.btf_path));
+    }
+    if (options_.resting) {
+      if (auto found = find_resting(); !found) return found;
+    }
+  }
+  if (options_.frequency == 0) return {};
+  return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
+}
+
+// The threads that wait already. Their events come as those of others do.
+std::expected<void, SystemError> KernelSideImpl::find_resting() {
+  const auto refused = [](int error) {
+    return std::unexpected(
+        system_error(fmt::format("waiting threads cannot be listed: {}", std::strerror(error)), error));
+  };
+  bpf_link* pass = bpf_program__attach_iter(skeleton_->progs.windlass_resting, nullptr);
+  if (pass == nullptr) return refused(errno);
+  const int list = bpf_iter_create(bpf_link__fd(pass));
+  const int error = errno;
+  bpf_link__destroy(pass);
+  if (list < 0) return refused(error);
+  const os::Descriptor closed(list);
+  char nothing[64];
+  while (read(list, nothing, sizeof nothing) > 0) continue;
+  return {};
+}
+
+void KernelSideImpl::stop() {
+  clocks_.stop();
+  bpf_link__destroy(switch_link_);
+  switch_link_ = nullptr;
+  if (stopped_ == 0) stopped_ = monotonic_ns();
 }
 
 void KernelSideImpl::size_maps() {
@@ -185,6 +232,7 @@ void KernelSideImpl::size_maps() {
           : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
+  if (options_.shortest_wait) bpf_map__set_max_entries(maps.waits, kMostThreads);
 
   auto& data = *skeleton_->rodata;
   data.wl_max_user_frames = std::clamp(options_.user_frames, 1U, WL_MAX_USER_FRAMES);
@@ -193,6 +241,8 @@ void KernelSideImpl::size_maps() {
   data.wl_raw_bytes_per_window = options_.raw_bytes_per_second * (1ULL << 27) / 1'000'000'000ULL;
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
+  data.wl_wait_event = options_.wait_event;
+  data.wl_shortest_wait = options_.shortest_wait.value_or(0);
   data.wl_address_mask = options_.address_mask;
   data.wl_pidns_ino = options_.pid_namespace;
 }
@@ -262,6 +312,8 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
   // come.
   bpf_program__set_autoload(skeleton_->progs.windlass_mapped, try_hook() == 0);
+  bpf_program__set_autoload(skeleton_->progs.windlass_switch, options_.shortest_wait.has_value());
+  bpf_program__set_autoload(skeleton_->progs.windlass_resting, options_.shortest_wait && options_.resting);
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
@@ -299,16 +351,44 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
   constexpr __u32 kAtOnce = 4096;
   const int counts = bpf_map__fd(skeleton_->maps.counts);
   std::vector<wl_stack_key> keys(kAtOnce);
-  std::vector<std::uint64_t> values(kAtOnce);
+  std::vector<wl_count> values(kAtOnce);
   std::uint32_t position = 0;
   void* from = nullptr;
   for (int error = 0; error == 0; from = &position) {
     __u32 size = kAtOnce;
     error = clear ? bpf_map_lookup_and_delete_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr)
                   : bpf_map_lookup_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr);
-    if (error != 0 && error != -ENOENT) return;  // ENOENT: these were the last
+    if (error != 0 && error != -ENOENT) break;  // ENOENT: these were the last
     for (__u32 i = 0; i < size; ++i)
-      if (values[i] != 0) handler(keys[i], values[i]);
+      if (values[i].count != 0) handler(keys[i], values[i]);
+  }
+  if (clear) return;
+  const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
+  for_each_wait([&](const wl_wait& wait) {
+    if (wait.since < now && now - wait.since >= options_.shortest_wait.value_or(0))
+      handler(wait.key, {1, now - wait.since});
+  });
+}
+
+void KernelSideImpl::for_each_waiting(const KeyHandler& handler) {
+  for_each_wait([&](const wl_wait& wait) { handler(wait.key); });
+}
+
+// Those that go on.
+void KernelSideImpl::for_each_wait(const std::function<void(const wl_wait&)>& handler) const {
+  if (!options_.shortest_wait) return;
+  constexpr __u32 kAtOnce = 4096;
+  std::vector<std::uint32_t> threads(kAtOnce);
+  std::vector<wl_wait> waits(kAtOnce);
+  std::uint32_t position = 0;
+  void* from = nullptr;
+  for (int error = 0; error == 0; from = &position) {
+    __u32 size = kAtOnce;
+    error = bpf_map_lookup_batch(bpf_map__fd(skeleton_->maps.waits), from, &position, threads.data(), waits.data(),
+                                 &size, nullptr);
+    if (error != 0 && error != -ENOENT) return;
+    for (__u32 i = 0; i < size; ++i)
+      if (waits[i].since != 0) handler(waits[i]);
   }
 }
 
@@ -329,6 +409,9 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.managed_stacks += one.managed_stacks;
     sum.learned_stacks += one.learned_stacks;
     sum.lost_process_events += one.lost_process_events;
+    sum.waits += one.waits;
+    sum.short_waits += one.short_waits;
+    sum.lost_waits += one.lost_waits;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   bpf_prog_info info{};

@@ -11,6 +11,7 @@
 #include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +33,11 @@ class Arena;
 namespace windlass::profiler {
 
 struct KernelSideOptions {
-  unsigned frequency = 99;             // samples a second of CPU time, on every CPU
+  unsigned frequency = 99;  // samples a second of CPU time, on every CPU; 0: none
+  // Waits of at least so many ns are samples of the event `wait_event`; nothing: waits are not looked at.
+  std::optional<std::uint64_t> shortest_wait{};
+  std::uint16_t wait_event = 1;
+  bool resting = true;                 // look for threads that wait already when sampling starts
   bool all_processes = true;           // false: only `targets` and what they fork
   std::vector<std::uint32_t> targets;  // process ids (tgid)
   std::uint32_t ring_bytes = 0;        // rounded up to a power of two; 0: ring_size() says
@@ -52,7 +57,7 @@ struct KernelSideOptions {
 };
 
 // Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
-// samples == other_processes + counted + stack_events + raw_events + lost.
+// samples == other_processes + counted + stack_events + raw_events + lost. A wait is a sample where it begins.
 struct KernelSideStats {
   std::uint64_t samples = 0;
   std::uint64_t other_processes = 0;  // not one of the targets
@@ -68,6 +73,9 @@ struct KernelSideStats {
   std::uint64_t managed_stacks = 0;       // with frames that were left by a code manager's rows
   std::uint64_t learned_stacks = 0;       // with frames that were left as the agent has taught
   std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for
+  std::uint64_t waits = 0;                // that ended, and were long enough
+  std::uint64_t short_waits = 0;          // shorter than KernelSideOptions::shortest_wait
+  std::uint64_t lost_waits = 0;           // the maps were full
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   std::uint64_t run_time_ns = 0;

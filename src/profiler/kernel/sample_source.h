@@ -47,9 +47,13 @@ class SampleSource {
   // Readable when something is there that should not wait for the next round.
   [[nodiscard]] virtual int event_fd() const = 0;
 
-  // How often each known stack was sampled again, for sources that count repeats.
-  using CountHandler = std::function<void(const wl_stack_key& key, std::uint64_t count)>;
+  // How often each known stack was sampled again, for sources that count repeats. Waits that go on count up to now, and
+  // not with `clear`.
+  using CountHandler = std::function<void(const wl_stack_key& key, const wl_count& count)>;
   virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
+  // The stacks of the waits that go on, for sources that know waits.
+  using KeyHandler = std::function<void(const wl_stack_key& key)>;
+  virtual void for_each_waiting(const KeyHandler& /*handler*/) {}
 
   [[nodiscard]] virtual KernelSideStats stats() const = 0;
 };

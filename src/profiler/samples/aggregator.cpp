@@ -5,11 +5,37 @@
 
 #include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
+#include "profiler/samples/wait_reasons.h"
 
 namespace windlass::profiler {
 namespace {
 
 constexpr std::uint32_t kSharedAnonymous = 0;  // no process has the number 0
+
+// The label sets of a profile, made as they are asked for.
+class LabelSets {
+ public:
+  explicit LabelSets(profile::Profile& profile) : profile_(profile) {}
+
+  // "reason" = "futex".
+  std::uint32_t of_reason(std::uint16_t reason) {
+    if (reason == 0) return 0;
+    const auto [known, is_new] = by_reason_.try_emplace(reason, static_cast<std::uint32_t>(profile_.label_sets.size()));
+    if (is_new) profile_.label_sets.push_back({{string(kWaitReasonLabel), string(wait_reason(reason))}});
+    return known->second;
+  }
+
+ private:
+  std::uint32_t string(std::string text) {
+    const auto [known, is_new] = strings_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
+    if (is_new) profile_.strings.push_back(std::move(text));
+    return known->second;
+  }
+
+  profile::Profile& profile_;
+  std::map<std::uint16_t, std::uint32_t> by_reason_;
+  std::map<std::string, std::uint32_t> strings_;
+};
 
 }  // namespace
 
@@ -55,16 +81,30 @@ std::uint16_t Aggregator::comm(std::string_view text) {
   return number;
 }
 
+std::uint64_t Aggregator::Origin::hash() const {
+  const std::uint64_t rest = std::uint64_t{comm} << 32 | std::uint64_t{event} << 16 | reason;
+  return mix(mix(tgid, tid), rest) >> 16;
+}
+
 std::uint64_t Aggregator::SampleKey::hash() const {
-  const std::uint64_t rest = std::uint64_t{comm} << 16 | std::uint64_t{end} << 8 | certainty;
-  return mix(mix(mix(stack, tgid), tid), rest) >> 16;
+  return mix(mix(stack, origin), std::uint64_t{end} << 8 | certainty) >> 16;
+}
+
+std::uint32_t Aggregator::origin(const StackRecord& stack) {
+  const Origin origin{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason};
+  const auto known = origin_numbers_.find(origin.hash(), [&](std::uint32_t i) { return origins_[i] == origin; });
+  if (known) return *known;
+  const auto number = static_cast<std::uint32_t>(origins_.size());
+  origins_.push_back(origin);
+  origin_numbers_.add(number, [this](std::uint32_t i) { return origins_[i].hash(); });
+  return number;
 }
 
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
   std::optional<std::uint32_t> at = StackTree::kEmpty;
   for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
   if (at) {
-    const SampleKey key{*at, stack.tgid, stack.tid, comm(stack.comm), stack.end, stack.certainty};
+    const SampleKey key{*at, origin(stack), stack.end, stack.certainty};
     const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
     if (known) return *known;
     const bool has_room = samples_.size() < kMaxSamples && sample_frames_ + frames.size() <= kMaxSampleFrames;
@@ -77,6 +117,7 @@ std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const 
     }
   }
   StackRecord bare;  // its count, at least, without the stack
+  bare.event = stack.event;
   bare.end = stack.end;
   bare.certainty = stack.certainty;
   return find_or_store(bare, {});
@@ -102,40 +143,61 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
   return sample;
 }
 
-void Aggregator::add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps) {
-  const auto sample = static_cast<std::uint32_t>(add(stack, maps, 1));
-  if (sample_of(key)) return;
+std::size_t Aggregator::add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps,
+                                    std::uint64_t count) {
+  const std::size_t sample = add(stack, maps, count);
+  remember(key, static_cast<std::uint32_t>(sample));
+  return sample;
+}
+
+void Aggregator::remember(const wl_stack_key& key, std::uint32_t sample) {
+  if (const auto known = number_of(key)) {
+    counted_[*known].sample = sample;
+    return;
+  }
   counted_.push_back({key, sample});
   counted_numbers_.add(static_cast<std::uint32_t>(counted_.size() - 1),
                        [this](std::uint32_t i) { return hash_of(counted_[i].key); });
 }
 
-std::optional<std::uint32_t> Aggregator::sample_of(const wl_stack_key& key) const {
-  const auto number = counted_numbers_.find(hash_of(key), [&](std::uint32_t i) {
+std::optional<std::uint32_t> Aggregator::number_of(const wl_stack_key& key) const {
+  return counted_numbers_.find(hash_of(key), [&](std::uint32_t i) {
     const wl_stack_key& other = counted_[i].key;
     return other.hash == key.hash && other.tgid == key.tgid && other.tid == key.tid;
   });
-  if (!number) return std::nullopt;
-  return counted_[*number].sample;
 }
 
-std::vector<std::uint64_t> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
-  std::vector<std::uint64_t> total(samples_.size());
-  for (std::size_t i = 0; i < samples_.size(); ++i) total[i] = samples_[i].count;
-  counts([&](const wl_stack_key& key, std::uint64_t count) {
-    if (const auto known = sample_of(key))
-      total[*known] += count;
-    else
-      unknown += count;
+std::vector<wl_count> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
+  std::vector<wl_count> total(samples_.size());
+  for (std::size_t i = 0; i < samples_.size(); ++i) total[i] = {samples_[i].count, i < values_.size() ? values_[i] : 0};
+  counts([&](const wl_stack_key& key, const wl_count& more) {
+    if (const auto known = number_of(key)) {
+      wl_count& sum = total[counted_[*known].sample];
+      sum.count += more.count;
+      sum.value += more.value;
+    } else {
+      unknown += more.count;
+    }
   });
   return total;
 }
 
-void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
-  const auto total = totals(counts, unknown);
-  for (std::size_t i = 0; i < samples_.size(); ++i) samples_[i].count = total[i];
+void Aggregator::settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept) {
+  const std::vector<wl_count> total = totals(counts, unknown);
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    samples_[i].count = total[i].count;
+    if (total[i].value == 0) continue;
+    if (i >= values_.size()) values_.resize(i + 1);
+    values_[i] = total[i].value;
+  }
+  std::vector<Counted> still;
+  if (kept)
+    kept([&](const wl_stack_key& key) {
+      if (const auto known = number_of(key)) still.push_back(counted_[*known]);
+    });
   counted_.clear();
   counted_numbers_.clear();
+  for (const Counted& one : still) remember(one.key, one.sample);
 }
 
 void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const {
@@ -192,16 +254,21 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     }
   }
   const auto total = totals(counts, unknown);
+  LabelSets labels(profile);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    if (total[i] == 0) continue;
+    if (total[i].count == 0) continue;
     const SampleKey& key = samples_[i].key;
+    const Origin& origin = origins_[key.origin];
     profile::Sample& sample = profile.samples.emplace_back();
     for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
       sample.locations.push_back(stacks_.frame(at));
-    sample.count = total[i];
-    sample.pid = key.tgid;
-    sample.tid = key.tid;
-    sample.comm = key.comm == kNoComm ? profile::kNone : key.comm;
+    sample.count = total[i].count;
+    sample.value = total[i].value;
+    sample.event = origin.event;
+    sample.pid = origin.tgid;
+    sample.tid = origin.tid;
+    sample.comm = origin.comm == kNoComm ? profile::kNone : origin.comm;
+    sample.labels = labels.of_reason(origin.reason);
     sample.end = key.end;
     sample.certainty = key.certainty;
   }
@@ -214,7 +281,7 @@ std::vector<Aggregator::Truncation> Aggregator::truncations(const Counts& counts
   std::map<std::pair<std::uint8_t, std::uint32_t>, std::uint64_t> sums;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const SampleKey& key = samples_[i].key;
-    if (!profile::is_truncated(key.end) || total[i] == 0) continue;
+    if (!profile::is_truncated(key.end) || total[i].count == 0) continue;
     std::uint32_t outermost = key.stack;
     while (outermost != StackTree::kEmpty && stacks_.caller(outermost) != StackTree::kEmpty)
       outermost = stacks_.caller(outermost);
@@ -223,7 +290,7 @@ std::vector<Aggregator::Truncation> Aggregator::truncations(const Counts& counts
       const ModuleUse& use = uses_[locations_[stacks_.frame(outermost)].module];
       if (use.kind == ModuleUse::Kind::kRegistry) module = use.number;
     }
-    sums[{key.end, module}] += total[i];
+    sums[{key.end, module}] += total[i].count;
   }
   std::vector<Truncation> sorted;
   for (const auto& [what, count] : sums) sorted.push_back({what.first, what.second, count});

@@ -29,6 +29,8 @@ namespace windlass::profiler {
 struct StackRecord {
   std::uint32_t tgid = 0, tid = 0;
   std::string_view comm;
+  std::uint16_t event = 0;   // which of the recording's
+  std::uint16_t reason = 0;  // wl_wait_reason
   std::uint8_t end = WL_END_COMPLETE;
   std::uint8_t certainty = WL_DESCRIBED;
   std::span<const std::uint64_t> kernel;
@@ -49,15 +51,18 @@ class Aggregator {
   // Adds `count` samples with this stack. `maps`: the process's as of the sample; null = unknown. Returns the sample's
   // number. Amortised O(frames * log mappings).
   std::size_t add(const StackRecord& stack, const MapSet* maps, std::uint64_t count);
-  // Takes one of a sample's number back.
-  void take_back(std::size_t sample) { --samples_[sample].count; }
-  // The same as add(), once, for a stack whose repeats the kernel side counts under `key`.
-  void add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps);
+  // Takes `count` of a sample's number back.
+  void take_back(std::size_t sample, std::uint64_t count) { samples_[sample].count -= count; }
+  // The same as add(), for a stack whose repeats the kernel side counts under `key`. A key that is known is this
+  // sample's from now on.
+  std::size_t add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps, std::uint64_t count);
 
   // The kernel side's counts as of now; `unknown` receives those of stacks whose event never arrived.
-  using Counts = std::function<void(const std::function<void(const wl_stack_key&, std::uint64_t)>&)>;
-  // Books the counts; for when the kernel side starts counting anew.
-  void settle(const Counts& counts, std::uint64_t& unknown);
+  using Counts = std::function<void(const std::function<void(const wl_stack_key&, const wl_count&)>&)>;
+  using Keys = std::function<void(const std::function<void(const wl_stack_key&)>&)>;
+  // Books the counts; for when the kernel side starts counting anew. It still counts under the keys of `kept`, which is
+  // called behind `counts`.
+  void settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept = {});
   [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
   // Is a frame in that module of ModuleRegistry's?
   [[nodiscard]] bool has_module(std::uint32_t number) const {
@@ -87,11 +92,18 @@ class Aggregator {
     bool operator==(const Place&) const = default;
     [[nodiscard]] std::uint64_t hash() const { return mix(mix(address, module), name) >> 16; }
   };
-  // What tells samples apart.
-  struct SampleKey {
-    std::uint32_t stack;  // in stacks_
+  // Whose samples: a thread under one name, in one event.
+  struct Origin {
     std::uint32_t tgid, tid;
     std::uint16_t comm;  // in strings_; kNoComm
+    std::uint16_t event, reason;
+    bool operator==(const Origin&) const = default;
+    [[nodiscard]] std::uint64_t hash() const;
+  };
+  // What tells samples apart.
+  struct SampleKey {
+    std::uint32_t stack;   // in stacks_
+    std::uint32_t origin;  // in origins_
     std::uint8_t end, certainty;
     bool operator==(const SampleKey&) const = default;
     [[nodiscard]] std::uint64_t hash() const;
@@ -119,12 +131,18 @@ class Aggregator {
   std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);
   std::uint16_t comm(std::string_view text);
   std::size_t find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames);
-  [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const;
+  // In counted_.
+  [[nodiscard]] std::optional<std::uint32_t> number_of(const wl_stack_key& key) const;
   static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
-  [[nodiscard]] std::vector<std::uint64_t> totals(const Counts& counts, std::uint64_t& unknown) const;
+  std::uint32_t origin(const StackRecord& stack);
+  void remember(const wl_stack_key& key, std::uint32_t sample);
+  [[nodiscard]] std::vector<wl_count> totals(const Counts& counts, std::uint64_t& unknown) const;
 
   StackTree stacks_;  // of location numbers
+  std::deque<Origin> origins_;
+  NumberTable origin_numbers_;
   std::deque<Stored> samples_;
+  std::deque<std::uint64_t> values_;  // of the first samples; the others have none
   std::uint64_t sample_frames_ = 0;
   NumberTable sample_numbers_;
   std::deque<Counted> counted_;

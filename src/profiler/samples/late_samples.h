@@ -28,6 +28,7 @@ struct WalkedSample {
   std::vector<std::uint64_t> functions;  // Frame::function of the first user frames; of the others 0
   std::vector<wl_interpreted_frame> interpreted;
   std::shared_ptr<const MapSet> maps;  // of its time
+  std::uint64_t hash = 0;              // of a wait: of its key
 };
 
 // One thread only.

@@ -33,6 +33,10 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   auto kernel = KernelSide::open(options);
   if (!kernel) {
     SystemError& error = kernel.error();
+    if (options.shortest_wait) {
+      error.text = "waiting time (--off-cpu) cannot be recorded without BPF: " + error.text;
+      return std::unexpected(std::move(error));
+    }
     if (error.kind == RefusalKind::kPrivilege && !targets.everything())
       return open_own_events(options.frequency, targets, std::move(sink), std::move(error));
     if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)

@@ -45,6 +45,7 @@ struct RawEvent {
   std::uint32_t reason = 0;
   std::uint32_t space = 0;  // of the address space, as the kernel side knew it; 0: it did not
   std::uint64_t epoch = 0;  // of its process
+  std::uint64_t hash = 0;   // of a wait: of its key
 };
 [[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);
 

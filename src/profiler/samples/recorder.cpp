@@ -18,6 +18,7 @@
 #include "profiler/processes/priority.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
+#include "profiler/samples/wait_reasons.h"
 
 namespace windlass::profiler {
 namespace {
@@ -91,6 +92,8 @@ void Recorder::add_children() {
 std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts) {
   KernelSideOptions kernel_options;
   kernel_options.frequency = options_.frequency;
+  kernel_options.shortest_wait = options_.off_cpu;
+  kernel_options.resting = !command_;  // a command waits before its first instruction
   kernel_options.btf_path = options_.btf_path;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
@@ -239,26 +242,27 @@ void Recorder::earn_time() {
 // False where there was no time for all.
 bool Recorder::take_events(std::uint64_t now, std::uint64_t most_work) {
   const std::uint64_t begun = monotonic_ns();
-  return queue_.take(
+  const bool all = queue_.take(
       now, [this](const ProcessEvent& event) { follower_->on_process(event); },
       [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); },
       [begun, most_work] { return monotonic_ns() - begun < most_work; });
+  resting_.hand_out([this](const auto& handler) { source_.samples->for_each_waiting(handler); },
+                    [this](const wl_event_head& head, std::size_t size) { (void)intake_->take(head, size); });
+  return all;
 }
 
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
-  if (intake_->take(head, size)) return;
+  if (resting_.take(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
   (void)follower_->on_kernel(head, size);
 }
 
 void Recorder::bound_memory(std::uint64_t now) {
   if (aggregator_.counted_stacks() > kMaxCountedStacks) {
-    aggregator_.settle(
-        [this](const auto& sink) {
-          source_.samples->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); },
-                                          true);
-        },
-        unknown_counts_);
+    intake_->with_waiting([this] {
+      aggregator_.settle([this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
+                         [this](const auto& sink) { source_.samples->for_each_waiting(sink); });
+    });
   }
   if (now <= last_evict_ + kEvictInterval) return;
   last_evict_ = now;
@@ -321,9 +325,7 @@ bool Recorder::any_target_alive() const {
 // ---- results --------------------------------------------------------------------------------------------------------
 
 Aggregator::Counts Recorder::counts() {
-  return [this](const std::function<void(const wl_stack_key&, std::uint64_t)>& sink) {
-    source_.samples->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); });
-  };
+  return [this](const auto& sink) { source_.samples->for_each_count(sink); };
 }
 
 double Recorder::seconds() const {
@@ -386,6 +388,7 @@ profile::Profile Recorder::profile() {
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
   });
   profile.events.front().period = kSecond / std::max(options_.frequency, 1u);
+  if (options_.off_cpu) profile.events.push_back({.name = kWaitEvent, .unit = "nanoseconds", .counted = "waits"});
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = source_.samples->stats().lost + unknown;

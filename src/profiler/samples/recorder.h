@@ -24,15 +24,17 @@
 #include "profiler/samples/event_queue.h"
 #include "profiler/samples/open_source.h"
 #include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
 #include "profiler/samples/work_budget.h"
 
 namespace windlass::profiler {
 
 struct RecorderOptions {
-  unsigned frequency = 997;            // samples a second of CPU time, on every CPU
-  std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
-  bool children = false;               // and the processes that targets have started before
+  unsigned frequency = 997;                // samples a second of CPU time, on every CPU; 0: none
+  std::optional<std::uint64_t> off_cpu{};  // waits of so many ns or more are samples, too; nothing: they are not
+  std::vector<std::uint32_t> targets;      // process ids; empty and no command: the whole machine
+  bool children = false;                   // and the processes that targets have started before
   std::vector<std::string> command;
   double duration = 0;   // seconds; 0 = until stopped
   std::string btf_path;  // the kernel's type information; empty: its own
@@ -131,6 +133,7 @@ class Recorder {
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
   EventQueue queue_;
+  RestingThreads resting_;
 
   std::uint64_t now_ = 0;  // of the round
   std::uint64_t start_unix_ns_ = 0;

@@ -20,10 +20,15 @@ StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t 
   stack.tgid = head.tgid;
   stack.tid = head.tid;
   stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
+  stack.event = head.event;
+  stack.reason = head.reason;
   stack.end = end;
   stack.certainty = certainty;
   return stack;
 }
+
+// A wait's event is its begin.
+bool counts_at_once(const wl_event_head& head) { return head.reason == 0; }
 
 }  // namespace
 
@@ -170,7 +175,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   }
   const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
-  aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
+  aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid), counts_at_once(head));
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
@@ -207,7 +212,8 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
                       std::move(stack.frames),
                       std::move(stack.functions),
                       std::move(event.interpreted),
-                      shared_maps_of(head.tgid)};
+                      shared_maps_of(head.tgid),
+                      event.hash};
   if (end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);
@@ -234,7 +240,8 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
   stack.kernel = sample.kernel;
   stack.user = sample.user;
   stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
-  return aggregator_.add(stack, sample.maps.get(), 1);
+  if (counts_at_once(sample.head)) return aggregator_.add(stack, sample.maps.get(), 1);
+  return aggregator_.add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
 }
 
 void SampleIntake::settle() {
@@ -250,9 +257,12 @@ void SampleIntake::settle_all() {
 
 void SampleIntake::with_waiting(const std::function<void()>& use) {
   std::vector<std::size_t> added;
-  late_.for_each([&](const WalkedSample& sample) { added.push_back(add(sample, false)); });
+  late_.for_each([&](const WalkedSample& sample) {
+    const std::size_t number = add(sample, false);
+    if (counts_at_once(sample.head)) added.push_back(number);
+  });
   use();
-  for (const std::size_t sample : added) aggregator_.take_back(sample);
+  for (const std::size_t sample : added) aggregator_.take_back(sample, 1);
 }
 
 void SampleIntake::for_each_waiting(const std::function<void(const MapSet& maps)>& use) const {

@@ -90,10 +90,10 @@ TEST_F(AggregatorTest, EqualStacksAreOneSample) {
 TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
   const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};
   const wl_stack_key key{123, 7, 8};
-  aggregator.add_counted(key, stack(one), &maps);
+  aggregator.add_counted(key, stack(one), &maps, 1);
   const Aggregator::Counts counts = [](const auto& sink) {
-    sink(wl_stack_key{123, 7, 8}, 41);
-    sink(wl_stack_key{999, 7, 8}, 5);
+    sink(wl_stack_key{123, 7, 8}, {41, 0});
+    sink(wl_stack_key{999, 7, 8}, {5, 0});
   };
   EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(0).count, 42u);
   EXPECT_EQ(unknown, 5u);
@@ -181,7 +181,7 @@ TEST_F(AggregatorTest, AStackTakesLittleMemory) {
     for (int frame = 0; frame < 3; ++frame) user[frame] = 0x11001 + 16 * (i >> (6 * frame) & 0xff);
     wl_stack_key key{};
     key.hash = i * 0x9e3779b97f4a7c15ull;
-    aggregator.add_counted(key, stack(user), &maps);
+    aggregator.add_counted(key, stack(user), &maps, 1);
   }
   const std::size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
   if (after == 0) GTEST_SKIP() << "this allocator keeps no account";

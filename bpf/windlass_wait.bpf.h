@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Waiting: the time between a thread's leaving a CPU and its coming back, with the stack that it left with. The stack is
+ * walked when the thread leaves: it is the running one then, so that its memory can be read. The time is booked when it
+ * comes back, or by the agent if it does not before the recording ends.
+ *
+ * Threads that wait already when the recording begins are found by a pass over all of them. Nobody can read their memory
+ * there, so the agent gets their registers and their kernel stack, and reads the rest.
+ */
+#ifndef WINDLASS_WAIT_BPF_H
+#define WINDLASS_WAIT_BPF_H
+
+/* Books the wait of a thread that is about to run. */
+WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
+  __u32 thread = BPF_CORE_READ(task, pid);
+  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
+  if (!wait || !wait->since) return;
+  __u64 waited = now - wait->since;
+  wait->since = 0;
+  if (waited < wl_shortest_wait) {
+    st->short_waits++;
+    return;
+  }
+  st->waits++;
+  struct wl_count* count = bpf_map_lookup_elem(&counts, &wait->key);
+  if (count) {
+    __sync_fetch_and_add(&count->count, 1);
+    __sync_fetch_and_add(&count->value, waited);
+    return;
+  }
+  /* The agent has taken the counts meanwhile, and knows the stacks of those that wait. */
+  struct wl_count first = {1, waited};
+  if (bpf_map_update_elem(&counts, &wait->key, &first, BPF_ANY)) st->lost_waits++;
+}
+
+/* What the running thread is going to wait for. */
+WL_INLINE __u16 wl_reason_of(const struct task_struct* task, int preempted) {
+  if (preempted) return WL_WAIT_PREEMPTED;
+  const struct pt_regs___kernel* regs = (const struct pt_regs___kernel*)bpf_task_pt_regs((struct task_struct*)task);
+  if (BPF_CORE_READ_BITFIELD(task, in_iowait)) return WL_WAIT_IO;
+  int call = WL_TASK_SYSCALL(regs);
+  if (call < 0) return WL_WAIT_FAULT;
+  return wl_is_compat(regs) || call >= 0xf000 ? WL_WAIT_OTHER : WL_WAIT_SYSCALL + call;
+}
+
+/* 1 if this CPU has walked as much in this window of time as it may. */
+WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
+  __u64 window = now >> WL_RAW_WINDOW_SHIFT;
+  if (s->walk_window != window) {
+    s->walk_window = window;
+    s->walks = 0;
+  }
+  return s->walks++ >= wl_walks_per_window;
+}
+
+/* The stack that the running thread leaves with: s->key names it. */
+WL_INLINE void wl_take_wait(void* ctx, struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
+                            __u64 now) {
+  if (wl_has_walked_enough(s, now)) {
+    s->unwind.end = WL_END_NO_TIME;
+    wl_emit_stack(s, st, trail);
+    return;
+  }
+  wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
+  wl_finish_sample(s, st, trail);
+}
+
+WL_INLINE void wl_begin_wait(void* ctx, struct wl_scratch* s, struct wl_cpu_stats* st, int preempted, __u64 now) {
+  struct wl_trails* t = bpf_map_lookup_elem(&trails, &(__u32){s->event.head.cpu});
+  struct task_struct* task = bpf_get_current_task_btf();
+  if (!t || wl_works_for_kernel(task)) return;
+  __u64 ids = wl_current_ids();
+  __u32 tgid = ids >> 32;
+  struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
+  if ((__u32)ids == 0 || (wl_filter && !wl_has_process(trail, tgid, (__u32)ids) && !bpf_map_lookup_elem(&targets, &tgid)))
+    return;
+  st->samples++;
+  s->event.head.event = wl_wait_event;
+  s->event.head.reason = wl_reason_of(task, preempted);
+  s->repeats = 0;
+  s->event.kernel_frames = 0;
+  wl_begin_sample(s, ids);
+  wl_take_wait(ctx, s, st, trail, now);
+  __u32 thread = task->pid;
+  struct wl_wait wait = {.since = now, .key = s->key};
+  if (bpf_map_update_elem(&waits, &thread, &wait, BPF_ANY)) st->lost_waits++;
+}
+
+SEC("raw_tp/sched_switch")
+int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct task_struct* next, unsigned int state) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &cpu);
+  struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
+  if (!s || !st) return 0;
+  __u64 now = bpf_ktime_get_ns();
+  wl_end_wait(st, next, now);
+  if (state & TASK_DEAD) {
+    __u32 thread = BPF_CORE_READ(previous, pid);
+    bpf_map_delete_elem(&waits, &thread);
+    return 0;
+  }
+  s->event.head.cpu = cpu;
+  wl_begin_wait(ctx, s, st, preempt || state == 0, now);
+  return 0;
+}
+
+/* Room for the kernel's stack behind the event. */
+#define WL_RESTING_BYTES (sizeof(struct wl_raw_event) + WL_MAX_KERNEL_FRAMES * 8)
+
+/* The event of a thread that waits. It has neither stack nor code. */
+WL_INLINE void wl_describe_resting(struct wl_raw_event* event, struct task_struct* task, const struct wl_wait* wait) {
+  const struct pt_regs___kernel* regs = (const struct pt_regs___kernel*)bpf_task_pt_regs(task);
+  __builtin_memset(event, 0, sizeof *event);
+  event->head.type = WL_EVENT_RAW;
+  event->head.event = wl_wait_event;
+  event->head.reason = wl_reason_of(task, task->__state == 0);
+  event->head.time = wait->since;
+  event->head.tgid = wait->key.tgid;
+  event->head.tid = wait->key.tid;
+  bpf_probe_read_kernel(event->head.comm, sizeof event->head.comm, task->comm);
+  event->hash = wait->key.hash;
+  struct wl_cursor cursor;
+  wl_load_registers(&cursor, regs);
+  __builtin_memcpy(event->regs, cursor.regs, sizeof cursor.regs);
+  event->reason = WL_END_NO_PROCESS;
+  event->machine = WL_MACHINE;
+  event->stack_address = cursor.regs[WL_SP] - WL_RED_ZONE;
+  event->thread_pointer = wl_thread_block(task);
+#ifdef WL_COMPAT_MACHINE
+  if (wl_is_compat(regs)) {
+    event->machine = WL_COMPAT_MACHINE;
+    event->thread_pointer = wl_compat_thread_block(task);
+  }
+#endif
+  event->gs_base = wl_gs_base(task);
+}
+
+SEC("iter/task")
+int windlass_resting(struct bpf_iter__task* ctx) {
+  struct task_struct* task = ctx->task;
+  if (!task || wl_works_for_kernel(task) || !task->mm || task->on_cpu) return 0;
+  __u32 thread = task->pid;
+  struct wl_wait wait = {.since = bpf_ktime_get_ns(), .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
+  wait.key.hash = wl_mix(wait.since, thread);
+  if (!wait.key.tgid || !wl_is_target(wait.key.tgid)) return 0;
+  if (bpf_map_update_elem(&waits, &thread, &wait, BPF_NOEXIST)) return 0; /* it ran meanwhile */
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
+  struct wl_raw_event* event = bpf_ringbuf_reserve(&events, WL_RESTING_BYTES, 0);
+  if (!event) {
+    if (st) __sync_fetch_and_add(&st->lost_waits, 1);
+    return 0;
+  }
+  wl_describe_resting(event, task, &wait);
+  long bytes = bpf_get_task_stack(task, event + 1, WL_MAX_KERNEL_FRAMES * 8, 0);
+  event->kernel_frames = bytes > 0 ? (__u32)bytes / 8 : 0;
+  bpf_ringbuf_submit(event, 0);
+  return 0;
+}
+
+#endif

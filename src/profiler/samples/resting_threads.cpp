@@ -1,0 +1,66 @@
+#include "profiler/samples/resting_threads.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+
+#include "os/process_memory.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::uint64_t kPage = WL_RAW_PAGE;
+
+// As many bytes as there are from `address` on. Each page is a piece of its own: what is not there ends the copy.
+std::size_t read_stack(std::uint32_t tgid, std::uint64_t address, std::span<std::byte> to) {
+  std::vector<iovec> pieces;
+  for (std::size_t at = 0; at < to.size();) {
+    const std::size_t size = std::min<std::size_t>(to.size() - at, kPage - (address + at) % kPage);
+    pieces.push_back({reinterpret_cast<void*>(address + at), size});  // NOLINT: another process's address
+    at += size;
+  }
+  const ssize_t read = os::read_ranges(static_cast<pid_t>(tgid), pieces, to);
+  return read > 0 ? static_cast<std::size_t>(read) : 0;
+}
+
+}  // namespace
+
+bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
+  if (head.type != WL_EVENT_RAW || size < sizeof(wl_raw_event)) return false;
+  const auto& event = reinterpret_cast<const wl_raw_event&>(head);
+  const std::size_t used = sizeof event + std::size_t{event.kernel_frames} * 8;
+  if (event.hash == 0 || event.stack_size != 0 || event.code_size != 0 || used > size) return false;
+  Event kept;
+  kept.words.resize((used + kStackBytes) / 8);
+  auto* bytes = reinterpret_cast<std::byte*>(kept.words.data());
+  std::memcpy(bytes, &head, used);
+  auto& copy = *reinterpret_cast<wl_raw_event*>(bytes);
+  copy.stack_size = static_cast<std::uint32_t>(read_stack(head.tgid, event.stack_address, {bytes + used, kStackBytes}));
+  // What was read has no gaps.
+  const std::uint64_t pages = (event.stack_address % kPage + copy.stack_size + kPage - 1) / kPage;
+  copy.stack_pages = pages == 0 ? 0 : ~std::uint64_t{0} >> (WL_MAX_RAW_PAGES - pages);
+  kept.size = used + copy.stack_size;
+  kept.words.resize((kept.size + 7) / 8);
+  events_.push_back(std::move(kept));
+  return true;
+}
+
+void RestingThreads::hand_out(const Waiting& waiting, const SampleSource::Handler& use) {
+  if (events_.empty()) return;
+  std::unordered_set<std::uint64_t> still;
+  waiting([&](const wl_stack_key& key) { still.insert(key.hash); });
+  for (Event& kept : std::exchange(events_, {})) {
+    auto& event = *reinterpret_cast<wl_raw_event*>(kept.words.data());
+    if (!still.contains(event.hash)) {
+      kept.size -= event.stack_size;
+      event.stack_size = 0;
+      event.stack_pages = 0;
+    }
+    use(event.head, kept.size);
+  }
+}
+
+}  // namespace windlass::profiler

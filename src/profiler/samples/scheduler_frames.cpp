@@ -1,0 +1,43 @@
+#include "profiler/samples/scheduler_frames.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "profiler/samples/wait_reasons.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::ptrdiff_t kMostFrames = 12;  // of the program, the tracepoint and the scheduler
+
+enum class Part : std::uint8_t { kOther, kSwitch, kSchedule };
+
+Part part_of(const profile::Profile& profile, const profile::Location& location) {
+  if (location.module >= profile.modules.size() || !profile.modules[location.module].is_kernel) return Part::kOther;
+  for (const profile::Line& line : location.lines) {
+    const std::string_view name = profile.functions[line.function].name;
+    if (name == "__schedule") return Part::kSwitch;
+    if (name == "schedule") return Part::kSchedule;
+  }
+  return Part::kOther;
+}
+
+}  // namespace
+
+void leave_out_scheduler(profile::Profile& profile) {
+  std::vector<Part> parts;
+  for (const profile::Location& location : profile.locations) parts.push_back(part_of(profile, location));
+  for (profile::Sample& sample : profile.samples) {
+    if (profile.events[sample.event].name != kWaitEvent) continue;
+    auto& stack = sample.locations;
+    const auto end = stack.begin() + std::min<std::ptrdiff_t>(kMostFrames, std::ssize(stack));
+    auto from = std::find_if(stack.begin(), end, [&](std::uint32_t at) { return parts[at] == Part::kSwitch; });
+    if (from == end) continue;
+    if (++from != stack.end() && parts[*from] == Part::kSchedule) ++from;
+    stack.erase(stack.begin(), from);
+  }
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,17 @@
+// What a thread waited for, in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace windlass::profiler {
+
+// The event of waits in a profile.
+inline constexpr const char* kWaitEvent = "off-cpu";
+inline constexpr const char* kWaitReasonLabel = "reason";
+
+// The text of a wl_wait_reason: "preempted", "page fault", "I/O", else the name of the system call, or "system call N"
+// for one that hardly waits.
+[[nodiscard]] std::string wait_reason(std::uint16_t reason);
+
+}  // namespace windlass::profiler

@@ -1,0 +1,189 @@
+// `windlass record --off-cpu` of programs that measure their own waits.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+
+namespace windlass::test {
+namespace {
+
+using profile::Profile;
+using profile::Sample;
+
+// What a thread of the workload says of itself, in ns.
+struct Thread {
+  std::uint32_t tid = 0;
+  std::string name;
+  double wall = 0, cpu = 0, sleep = 0, lock = 0, read = 0;
+};
+
+std::vector<Thread> threads_in(const std::string& output) {
+  std::vector<Thread> threads;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    Thread thread;
+    std::istringstream words(line);
+    if (words >> thread.tid >> thread.name >> thread.wall >> thread.cpu >> thread.sleep >> thread.lock >> thread.read)
+      threads.push_back(thread);
+  }
+  return threads;
+}
+
+bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
+  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
+    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
+      return profile.functions[line.function].name == function;
+    });
+  });
+}
+
+std::string reason_of(const Profile& profile, const Sample& sample) {
+  for (const profile::Label& label : profile.label_sets[sample.labels])
+    if (profile.strings[label.key] == "reason") return profile.strings[label.value];
+  return "";
+}
+
+class Waits : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+    folder_ = testing::TempDir() + fmt::format("windlass-waits-{}", getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The profile, and what the shell command printed. WINDLASS is `windlass record` with its output.
+  Profile record(const std::string& script) {
+    const std::string path = folder_ + "/p.pb.gz";
+    const CommandResult done =
+        run(fmt::format("WINDLASS='{} record -F 997 -o {}'; {} 2>&1", WINDLASS_COMMAND, path, script));
+    output_ = done.output;
+    auto read = exporter::read_pprof_file(path);
+    EXPECT_TRUE(read.has_value()) << output_;
+    if (!read) return {};
+    Profile profile = std::move(*read);
+    EXPECT_EQ(profile.events.size(), 2u);
+    EXPECT_EQ(profile.lost, 0u) << output_;
+    for (const Sample& sample : profile.samples) {
+      EXPECT_EQ(sample.event == 1, !reason_of(profile, sample).empty());
+      EXPECT_TRUE(sample.event == 0 || !has_frame(profile, sample, "__schedule"));
+    }
+    return profile;
+  }
+
+  // Of a thread's waits, those with this function; all, if it is empty.
+  static double waited(const Profile& profile, std::uint32_t tid, std::string_view function = {},
+                       std::string_view reason = {}) {
+    double sum = 0;
+    for (const Sample& sample : profile.samples) {
+      if (sample.event != 1 || sample.tid != tid) continue;
+      if (!function.empty() && !has_frame(profile, sample, function)) continue;
+      if (!reason.empty() && reason_of(profile, sample) != reason) continue;
+      sum += static_cast<double>(sample.value);
+    }
+    return sum;
+  }
+
+  // One in a hundred, and what passes between the clocks that are compared.
+  static double tolerance(double ns) { return 0.01 * ns + 4e6; }
+
+  std::string folder_, output_;
+};
+
+TEST_F(Waits, AddUpToTheWallClock) {
+  const Profile profile = record("$WINDLASS --off-cpu -- " WINDLASS_WAITS " 60");
+  const std::vector<Thread> threads = threads_in(output_);
+  ASSERT_EQ(threads.size(), 3u) << output_;
+  for (const Thread& thread : threads) {
+    SCOPED_TRACE(thread.name);
+    EXPECT_NEAR(waited(profile, thread.tid), thread.wall - thread.cpu, tolerance(thread.wall));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_lock"), thread.lock, tolerance(thread.lock));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read));
+    // For another reason a thread may lose its CPU at any time.
+    const double idle = thread.sleep + thread.lock + thread.read;
+    const double by_reason = waited(profile, thread.tid, "wait_sleep", "clock_nanosleep") +
+                             waited(profile, thread.tid, "wait_lock", "futex") +
+                             waited(profile, thread.tid, "wait_read", "read");
+    EXPECT_LE(by_reason, idle + tolerance(idle));
+    EXPECT_GE(by_reason, 0.5 * idle);
+  }
+  std::uint64_t whole = 0, all = 0;
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != 1) continue;
+    all += sample.count;
+    whole += profile::is_whole(sample.end) ? sample.count : 0;
+  }
+  EXPECT_GT(all, 200u);
+  EXPECT_EQ(whole, all) << output_;
+}
+
+// These have left their CPU before anybody looked. Their stacks are read while they wait.
+TEST_F(Waits, ThreadsThatWaitAlreadyAreFound) {
+  const Profile profile = record(WINDLASS_WAITS " 3 2500 & child=$!; sleep 0.3; $WINDLASS --off-cpu -p $child; wait");
+  const std::vector<Thread> threads = threads_in(output_);
+  ASSERT_EQ(threads.size(), 3u) << output_;
+  for (const Thread& thread : threads) {
+    SCOPED_TRACE(thread.name);
+    EXPECT_GT(waited(profile, thread.tid, "wait_begin", "clock_nanosleep"), 5e8) << output_;
+    for (const Sample& sample : profile.samples)
+      EXPECT_TRUE(sample.event != 1 || profile::is_whole(sample.end)) << profile::end_text(sample.end);
+  }
+}
+
+// A thread that waits when the recording ends has waited until then.
+TEST_F(Waits, GoOnUntilTheRecordingEnds) {
+  const Profile profile =
+      record(WINDLASS_WAITS " 1 60000 & child=$!; sleep 0.3; $WINDLASS --off-cpu --duration 1 -p $child; kill $child");
+  std::map<std::uint32_t, double> by_thread;
+  for (const Sample& sample : profile.samples)
+    if (sample.event == 1) by_thread[sample.tid] += static_cast<double>(sample.value);
+  ASSERT_EQ(by_thread.size(), 3u) << output_;
+  for (const auto& [tid, ns] : by_thread)
+    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns), 0.05 * static_cast<double>(profile.duration_ns)) << tid;
+}
+
+TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
+  const Profile profile = record("$WINDLASS --off-cpu=100ms -- " WINDLASS_WAITS " 3 300");
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != 1) continue;
+    EXPECT_GE(sample.value, sample.count * 100'000'000);
+    EXPECT_FALSE(has_frame(profile, sample, "wait_sleep") && sample.count > 0 && sample.value < 100'000'000);
+  }
+  for (const Thread& thread : threads_in(output_))
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_begin"), 3e8, 1.5e8) << thread.name;
+}
+
+// However many there are: the time stays, stacks are walked up to a bound.
+TEST_F(Waits, ManySwitchesKeepTheirTime) {
+  const Profile profile = record("$WINDLASS --off-cpu -- " WINDLASS_SWITCHES " 2");
+  double sum = 0, bounded = 0;
+  std::map<std::uint32_t, double> by_thread;
+  for (const Sample& sample : profile.samples) {
+    const double ns = static_cast<double>(sample.event == 1 ? sample.value : sample.count * profile.events[0].period);
+    by_thread[sample.tid] += ns;
+    if (sample.event != 1) continue;
+    sum += ns;
+    if (sample.end == WL_END_NO_TIME) bounded += ns;
+  }
+  ASSERT_EQ(by_thread.size(), 2u) << output_;
+  for (const auto& [tid, ns] : by_thread)
+    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns), 0.1 * static_cast<double>(profile.duration_ns)) << tid;
+  fmt::print("{:.2f}% of {:.2f} s without a stack; {}", 100 * bounded / sum, sum / 1e9, output_);
+}
+
+}  // namespace
+}  // namespace windlass::test

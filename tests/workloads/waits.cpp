@@ -1,0 +1,126 @@
+// Threads that wait in known functions, for times that they measure themselves.
+//   waits ROUNDS [BEGIN_MS]
+// Waits BEGIN_MS in all threads first, so that a recording can find them waiting. Prints a line for each thread:
+//   TID NAME WALL_NS CPU_NS SLEEP_NS LOCK_NS READ_NS
+// WALL and CPU are of the thread; the others are what it waited in wait_sleep(), wait_lock() and wait_read(), without
+// the CPU time that it had meanwhile.
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+std::int64_t ns_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+std::int64_t wall() { return ns_of(CLOCK_MONOTONIC); }
+std::int64_t cpu() { return ns_of(CLOCK_THREAD_CPUTIME_ID); }
+
+int rounds, begin_ms;
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+int pipe_ends[2];
+
+void sleep_ms(int ms) {
+  const timespec time{ms / 1000, (ms % 1000) * 1'000'000L};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+// Not static, not inlined, no tail calls: each is a frame of its own.
+#define WAITS extern "C" __attribute__((noinline))
+
+WAITS void wait_begin() {
+  sleep_ms(begin_ms);
+  asm volatile("" ::: "memory");
+}
+WAITS void wait_sleep() {
+  sleep_ms(7);
+  asm volatile("" ::: "memory");
+}
+WAITS void wait_lock() {
+  pthread_mutex_lock(&lock);
+  asm volatile("" ::: "memory");
+  pthread_mutex_unlock(&lock);
+}
+WAITS void wait_read() {
+  char byte;
+  if (read(pipe_ends[0], &byte, 1) != 1) std::abort();
+  asm volatile("" ::: "memory");
+}
+WAITS void spin() {
+  for (const std::int64_t until = cpu() + 3'000'000; cpu() < until;) continue;
+  asm volatile("" ::: "memory");
+}
+
+namespace {
+
+struct Waited {
+  std::int64_t sleep = 0, lock = 0, read = 0;
+};
+
+template <typename Wait>
+void measure(std::int64_t& sum, Wait wait) {
+  const std::int64_t wall_before = wall(), cpu_before = cpu();
+  wait();
+  sum += (wall() - wall_before) - (cpu() - cpu_before);
+}
+
+void print(const char* name, std::int64_t begun, const Waited& waited) {
+  std::printf("%ld %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", syscall(SYS_gettid), name,
+              wall() - begun, cpu(), waited.sleep, waited.lock, waited.read);
+}
+
+void* sleeper(void*) {
+  const std::int64_t begun = wall();
+  Waited waited;
+  wait_begin();
+  for (int i = 0; i < rounds; ++i) {
+    measure(waited.sleep, wait_sleep);
+    measure(waited.lock, wait_lock);
+    spin();
+  }
+  print("sleeper", begun, waited);
+  return nullptr;
+}
+
+void* reader(void*) {
+  const std::int64_t begun = wall();
+  Waited waited;
+  wait_begin();
+  for (int i = 0; i < rounds; ++i) measure(waited.read, wait_read);
+  print("reader", begun, waited);
+  return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  rounds = argc > 1 ? std::atoi(argv[1]) : 20;
+  begin_ms = argc > 2 ? std::atoi(argv[2]) : 0;
+  const std::int64_t begun = wall();
+  Waited waited;
+  if (pipe(pipe_ends) != 0) return 1;
+  pthread_t threads[2];
+  pthread_create(&threads[0], nullptr, sleeper, nullptr);
+  pthread_create(&threads[1], nullptr, reader, nullptr);
+  wait_begin();
+  for (int i = 0; i < rounds; ++i) {
+    pthread_mutex_lock(&lock);
+    measure(waited.sleep, wait_sleep);
+    pthread_mutex_unlock(&lock);
+    if (write(pipe_ends[1], "x", 1) != 1) return 1;
+    measure(waited.sleep, wait_sleep);
+  }
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+  print("main", begun, waited);
+  return 0;
+}
