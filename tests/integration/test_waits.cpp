@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -26,7 +27,7 @@ using profile::Sample;
 // What a thread of the workload says of itself, in ns.
 struct Thread {
   std::uint32_t tid = 0;
-  std::string name;
+  std::string name;  // of its outermost function, too
   double wall = 0, cpu = 0, sleep = 0, lock = 0, read = 0;
 };
 
@@ -55,6 +56,8 @@ std::string reason_of(const Profile& profile, const Sample& sample) {
     if (profile.strings[label.key] == "reason") return profile.strings[label.value];
   return "";
 }
+
+bool emulated() { return std::getenv("WINDLASS_EMULATED") != nullptr; }
 
 class Waits : public testing::Test {
  protected:
@@ -97,8 +100,10 @@ class Waits : public testing::Test {
     return sum;
   }
 
-  // One in a hundred, and what passes between the clocks that are compared.
-  static double tolerance(double ns) { return 0.01 * ns + 4e6; }
+  // One in a hundred, and what passes at each wait between the clocks that are compared.
+  static double tolerance(double ns, double waits) {
+    return emulated() ? 0.03 * ns + 1e6 * waits : 0.01 * ns + 6e4 * waits;
+  }
 
   std::string folder_, output_;
 };
@@ -109,16 +114,16 @@ TEST_F(Waits, AddUpToTheWallClock) {
   ASSERT_EQ(threads.size(), 3u) << output_;
   for (const Thread& thread : threads) {
     SCOPED_TRACE(thread.name);
-    EXPECT_NEAR(waited(profile, thread.tid), thread.wall - thread.cpu, tolerance(thread.wall));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_lock"), thread.lock, tolerance(thread.lock));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read));
+    EXPECT_NEAR(waited(profile, thread.tid, thread.name), thread.wall - thread.cpu, tolerance(thread.wall, 120));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_lock"), thread.lock, tolerance(thread.lock, 60));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60));
     // For another reason a thread may lose its CPU at any time.
     const double idle = thread.sleep + thread.lock + thread.read;
     const double by_reason = waited(profile, thread.tid, "wait_sleep", "clock_nanosleep") +
                              waited(profile, thread.tid, "wait_lock", "futex") +
                              waited(profile, thread.tid, "wait_read", "read");
-    EXPECT_LE(by_reason, idle + tolerance(idle));
+    EXPECT_LE(by_reason, idle + tolerance(idle, 120));
     EXPECT_GE(by_reason, 0.5 * idle);
   }
   std::uint64_t whole = 0, all = 0;
@@ -128,7 +133,7 @@ TEST_F(Waits, AddUpToTheWallClock) {
     whole += profile::is_whole(sample.end) ? sample.count : 0;
   }
   EXPECT_GT(all, 200u);
-  EXPECT_EQ(whole, all) << output_;
+  EXPECT_GE(whole, emulated() ? all - all / 50 : all) << output_;
 }
 
 // These have left their CPU before anybody looked. Their stacks are read while they wait.
@@ -138,7 +143,7 @@ TEST_F(Waits, ThreadsThatWaitAlreadyAreFound) {
   ASSERT_EQ(threads.size(), 3u) << output_;
   for (const Thread& thread : threads) {
     SCOPED_TRACE(thread.name);
-    EXPECT_GT(waited(profile, thread.tid, "wait_begin", "clock_nanosleep"), 5e8) << output_;
+    EXPECT_GT(waited(profile, thread.tid, "wait_begin", "clock_nanosleep"), 1e8) << output_;
     for (const Sample& sample : profile.samples)
       EXPECT_TRUE(sample.event != 1 || profile::is_whole(sample.end)) << profile::end_text(sample.end);
   }
@@ -181,7 +186,9 @@ TEST_F(Waits, ManySwitchesKeepTheirTime) {
   }
   ASSERT_EQ(by_thread.size(), 2u) << output_;
   for (const auto& [tid, ns] : by_thread)
-    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns), 0.1 * static_cast<double>(profile.duration_ns)) << tid;
+    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns),
+                (emulated() ? 0.3 : 0.1) * static_cast<double>(profile.duration_ns))
+        << tid;
   fmt::print("{:.2f}% of {:.2f} s without a stack; {}", 100 * bounded / sum, sum / 1e9, output_);
 }
 

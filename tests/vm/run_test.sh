@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run_test.sh ARCHITECTURE NAME TEST [FILE...]: runs the gtest program TEST in a virtual machine, with FILEs beside it. Its results
 # go where GTEST_OUTPUT=xml:FOLDER/ says, as those of every other test, named vm-ARCHITECTURE-NAME.xml.
+# The program finds WINDLASS_EMULATED=1 in its environment: clocks and processors are slow there.
 # WINDLASS_VM_SECONDS: how long the machine may run (600).
 # Exit status 77, SKIPPED: there can be no machine; see boot.sh.
 set -euo pipefail
@@ -10,7 +11,7 @@ shift 3
 
 files=()
 for file in "$@"; do files+=(-f "$file"); done
-settings=
+settings="WINDLASS_EMULATED=1 "
 for variable in WINDLASS_KERNELS_SECONDS WINDLASS_KERNELS_HZ; do
   [ -z "${!variable:-}" ] || settings+="$variable=${!variable} "
 done

@@ -21,8 +21,8 @@ std::int64_t ns_of(clockid_t clock) {
   clock_gettime(clock, &now);
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
-std::int64_t wall() { return ns_of(CLOCK_MONOTONIC); }
-std::int64_t cpu() { return ns_of(CLOCK_THREAD_CPUTIME_ID); }
+std::int64_t wall_clock() { return ns_of(CLOCK_MONOTONIC); }
+std::int64_t cpu_clock() { return ns_of(CLOCK_THREAD_CPUTIME_ID); }
 
 int rounds, begin_ms;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +57,7 @@ WAITS void wait_read() {
   asm volatile("" ::: "memory");
 }
 WAITS void spin() {
-  for (const std::int64_t until = cpu() + 3'000'000; cpu() < until;) continue;
+  for (const std::int64_t until = cpu_clock() + 3'000'000; cpu_clock() < until;) continue;
   asm volatile("" ::: "memory");
 }
 
@@ -69,18 +69,25 @@ struct Waited {
 
 template <typename Wait>
 void measure(std::int64_t& sum, Wait wait) {
-  const std::int64_t wall_before = wall(), cpu_before = cpu();
+  const std::int64_t wall_before = wall_clock(), cpu_before = cpu_clock();
   wait();
-  sum += (wall() - wall_before) - (cpu() - cpu_before);
+  sum += (wall_clock() - wall_before) - (cpu_clock() - cpu_before);
 }
 
-void print(const char* name, std::int64_t begun, const Waited& waited) {
+// When a thread began, by both clocks.
+struct Begin {
+  std::int64_t wall = wall_clock(), cpu = cpu_clock();
+};
+
+void print(const char* name, const Begin& begun, const Waited& waited) {
   std::printf("%ld %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", syscall(SYS_gettid), name,
-              wall() - begun, cpu(), waited.sleep, waited.lock, waited.read);
+              wall_clock() - begun.wall, cpu_clock() - begun.cpu, waited.sleep, waited.lock, waited.read);
 }
 
-void* sleeper(void*) {
-  const std::int64_t begun = wall();
+}  // namespace
+
+extern "C" void* sleeper(void*) {
+  const Begin begun;
   Waited waited;
   wait_begin();
   for (int i = 0; i < rounds; ++i) {
@@ -92,8 +99,8 @@ void* sleeper(void*) {
   return nullptr;
 }
 
-void* reader(void*) {
-  const std::int64_t begun = wall();
+extern "C" void* reader(void*) {
+  const Begin begun;
   Waited waited;
   wait_begin();
   for (int i = 0; i < rounds; ++i) measure(waited.read, wait_read);
@@ -101,12 +108,10 @@ void* reader(void*) {
   return nullptr;
 }
 
-}  // namespace
-
 int main(int argc, char** argv) {
   rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   begin_ms = argc > 2 ? std::atoi(argv[2]) : 0;
-  const std::int64_t begun = wall();
+  const Begin begun;
   Waited waited;
   if (pipe(pipe_ends) != 0) return 1;
   pthread_t threads[2];
