@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "peer_rows.skel.h"
+#include "profiler/doctor/kernel_errors.h"
 
 namespace windlass::bench {
 namespace {
@@ -78,7 +79,10 @@ bool PeerSide::load(std::uint32_t tgid, std::span<const wl_mapping> mappings) {
   return true;
 }
 
-bool PeerSide::start(unsigned frequency) { return clocks_.start(skeleton_->progs.peer_sample, frequency).has_value(); }
+bool PeerSide::start(unsigned frequency) {
+  const auto refused = [=](int error) { return profiler::explain_perf_error(error, frequency); };
+  return clocks_.start(skeleton_->progs.peer_sample, profiler::cpu_clock(frequency), 0, refused).has_value();
+}
 
 peer_stats PeerSide::stats() const {
   const auto cpus = static_cast<std::size_t>(libbpf_num_possible_cpus());

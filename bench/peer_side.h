@@ -10,7 +10,7 @@
 
 #include "lookup/table/unwind_table.h"
 #include "peer_rows.h"
-#include "profiler/kernel/cpu_clocks.h"
+#include "profiler/kernel/perf_counters.h"
 #include "windlass_process_layout.h"
 
 struct peer_rows_bpf;
@@ -37,7 +37,7 @@ class PeerSide {
   std::vector<peer_row> rows_;
   std::map<std::uint32_t, peer_module> modules_;
   peer_rows_bpf* skeleton_ = nullptr;
-  profiler::CpuClocks clocks_;
+  profiler::PerfCounters clocks_;
 };
 
 }  // namespace windlass::bench

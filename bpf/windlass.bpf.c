@@ -53,9 +53,7 @@ WL_GLOBAL int wl_add_kernel_stack(struct wl_scratch* s, long bytes) {
 
 /* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
 WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
-  if (!s) return 1;
-  s->event.kernel_frames = 0;
-  if ((__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
+  if (!s || (__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
   return wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
 }
 
@@ -299,43 +297,92 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   return 1;
 }
 
-/* Walks the user stack behind the kernel's, and hands out the sample. */
-WL_INLINE void wl_finish_sample(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail) {
-  if (!wl_take_user_stack(s, st, trail, bpf_get_current_task_btf())) wl_emit_stack(s, st, trail);
+/* What a sample is taken with. */
+struct wl_sample {
+  struct wl_scratch* s;
+  struct wl_cpu_stats* st;
+  struct wl_trail* trail;
+};
+
+/* The program may be interrupted by others that take samples: only those of probes in processes can be. */
+WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st) {
+  if (!wl_can_be_interrupted || !__sync_lock_test_and_set(&s->busy, 1)) return 0;
+  st->lost++;
+  st->ends[WL_END_NO_TIME]++;
+  return 1;
 }
 
-/* Before the stacks are taken. */
-WL_INLINE void wl_begin_sample(struct wl_scratch* s, __u64 ids) {
-  s->event.head.tgid = ids >> 32;
-  s->event.head.tid = (__u32)ids;
-  wl_begin_walk(&s->unwind);
-  s->taken_words = 0;
-  s->trail.followed = 0;
+WL_INLINE void wl_give_back(struct wl_scratch* s) {
+  if (wl_can_be_interrupted) s->busy = 0;
 }
 
-SEC("perf_event")
-int windlass_sample(struct bpf_perf_event_data* ctx) {
+/* Begins a sample of the running thread. 0 if it is not wanted, or cannot be. */
+WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
   __u32 key = bpf_get_smp_processor_id();
   struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
   struct wl_trails* t = bpf_map_lookup_elem(&trails, &key);
   if (!s || !st || !t) return 0;
-  s->event.head.cpu = key;
-  s->event.head.event = 0;
-  s->event.head.reason = 0;
-  s->repeats = 1;
   __u64 ids = wl_current_ids();
   struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
+  __u32 cpu = key;
   key = ids >> 32;
   st->samples++;
   int known = wl_has_process(trail, key, (__u32)ids); /* only targets are kept */
-  if ((__u32)ids == 0 || (wl_filter && !known && !bpf_map_lookup_elem(&targets, &key))) {
+  if ((__u32)ids == 0 || (!known && !wl_is_sampled(key))) {
     st->idle++;
     return 0;
   }
-  wl_begin_sample(s, ids);
-  wl_take_kernel_stack(ctx, s);
-  wl_finish_sample(s, st, trail);
+  if (wl_is_taken(s, st)) return 0;
+  s->event.head.cpu = cpu;
+  s->event.head.event = event;
+  s->event.head.reason = 0;
+  s->event.head.tgid = key;
+  s->event.head.tid = (__u32)ids;
+  s->event.kernel_frames = 0;
+  s->repeats = 1;
+  s->taken_words = 0;
+  s->trail.followed = 0;
+  wl_begin_walk(&s->unwind);
+  sample->s = s;
+  sample->st = st;
+  sample->trail = trail;
+  return 1;
+}
+
+/* Walks the user stack behind the kernel's, and hands out the sample. */
+WL_INLINE void wl_finish_sample(struct wl_sample* sample) {
+  struct wl_scratch* s = sample->s;
+  if (!wl_take_user_stack(s, sample->st, sample->trail, bpf_get_current_task_btf()))
+    wl_emit_stack(s, sample->st, sample->trail);
+  wl_give_back(s);
+}
+
+/* Of a counter of perf: a tick of CPU time, a page fault. */
+SEC("perf_event")
+int windlass_sample(struct bpf_perf_event_data* ctx) {
+  struct wl_sample sample;
+  if (!wl_begin_sample(&sample, wl_has_counters ? bpf_get_attach_cookie(ctx) : wl_clock_event)) return 0;
+  wl_take_kernel_stack(ctx, sample.s);
+  wl_finish_sample(&sample);
+  return 0;
+}
+
+SEC("tracepoint")
+int windlass_tracepoint(void* ctx) {
+  struct wl_sample sample;
+  if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
+  wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
+  wl_finish_sample(&sample);
+  return 0;
+}
+
+/* At a place in a process's code. */
+SEC("kprobe")
+int windlass_probe(struct pt_regs* ctx) {
+  struct wl_sample sample;
+  if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
+  wl_finish_sample(&sample);
   return 0;
 }
 

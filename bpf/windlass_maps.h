@@ -65,7 +65,7 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __type(key, __u32);
-  __type(value, __u8);
+  __type(value, __u8); /* wl_target */
 } targets SEC(".maps");
 
 struct {

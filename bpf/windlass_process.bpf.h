@@ -34,6 +34,12 @@ WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 addres
 
 WL_INLINE int wl_is_target(__u32 tgid) { return !wl_filter || bpf_map_lookup_elem(&targets, &tgid); }
 
+WL_INLINE int wl_is_sampled(__u32 tgid) {
+  if (!wl_filter) return 1;
+  const __u8* target = bpf_map_lookup_elem(&targets, &tgid);
+  return target && *target == WL_TARGET_SAMPLED;
+}
+
 WL_INLINE void wl_count_change(void) { __sync_fetch_and_add(&wl_process_changes, 1); }
 
 /* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
@@ -43,8 +49,8 @@ int BPF_PROG(windlass_fork, struct task_struct* parent, struct task_struct* chil
   __u32 from = wl_task_tgid(parent), to = wl_task_tgid(child);
   if (!to || !wl_is_target(from)) return 0;
   if (wl_filter) {
-    __u8 one = 1;
-    bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
+    __u8 sampled = WL_TARGET_SAMPLED;
+    bpf_map_update_elem(&targets, &to, &sampled, BPF_ANY);
   }
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &to, &epoch, BPF_ANY);
@@ -68,6 +74,8 @@ int BPF_PROG(windlass_exec, struct task_struct* task) {
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
   bpf_map_delete_elem(&processes, &tgid);
+  __u8* target = wl_filter ? bpf_map_lookup_elem(&targets, &tgid) : 0;
+  if (target) *target = WL_TARGET_SAMPLED;
   wl_count_change();
   wl_emit_process(WL_EVENT_EXEC, tgid, epoch, 0, 0);
   return 0;

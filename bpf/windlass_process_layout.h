@@ -73,6 +73,12 @@ struct wl_mapping {
   __u32 kind; /* wl_mapping_kind */
 };
 
+/* What becomes of a process that was chosen. */
+enum wl_target {
+  WL_TARGET_SAMPLED = 1,
+  WL_TARGET_HELD = 2, /* It is sampled from its next exec on: until then it is no program of interest. */
+};
+
 #define WL_PROCESS_INTERPRETED                                                           \
   1u /* A wl_interpreter stands behind the last mapping (windlass_interpreter_layout.h). \
       */

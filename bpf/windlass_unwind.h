@@ -186,6 +186,7 @@ struct wl_scratch {
   /* 1: the sample counts at once. 0: it begins a wait, whose key is `key`. */
   __u64 repeats;
   struct wl_stack_key key;
+  __u64 busy;               /* With wl_can_be_interrupted: a sample is being taken. */
   __u64 walk_window, walks; /* Of waits: in the window of time at hand. */
   /* Of all frames that have any, a wl_taken_head and the words. */
   __u64 taken_words;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Waiting: the time between a thread's leaving a CPU and its coming back, with the stack that it left with. The stack is
- * walked when the thread leaves: it is the running one then, so that its memory can be read. The time is booked when it
- * comes back, or by the agent if it does not before the recording ends.
+ * Waiting: the time between a thread's leaving a CPU and its coming back, with the stack that it left with. The stack
+ * is walked when the thread leaves: it is the running one then, so that its memory can be read. The time is booked when
+ * it comes back, or by the agent if it does not before the recording ends.
  *
- * Threads that wait already when the recording begins are found by a pass over all of them. Nobody can read their memory
- * there, so the agent gets their registers and their kernel stack, and reads the rest.
+ * Threads that wait already when the recording begins are found by a pass over all of them. Nobody can read their
+ * memory there, so the agent gets their registers and their kernel stack, and reads the rest.
  */
 #ifndef WINDLASS_WAIT_BPF_H
 #define WINDLASS_WAIT_BPF_H
@@ -54,53 +54,38 @@ WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
 }
 
 /* The stack that the running thread leaves with: s->key names it. */
-WL_INLINE void wl_take_wait(void* ctx, struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
-                            __u64 now) {
+WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now) {
+  struct wl_scratch* s = sample->s;
   if (wl_has_walked_enough(s, now)) {
     s->unwind.end = WL_END_NO_TIME;
-    wl_emit_stack(s, st, trail);
+    wl_emit_stack(s, sample->st, sample->trail);
+    wl_give_back(s);
     return;
   }
   wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
-  wl_finish_sample(s, st, trail);
-}
-
-WL_INLINE void wl_begin_wait(void* ctx, struct wl_scratch* s, struct wl_cpu_stats* st, int preempted, __u64 now) {
-  struct wl_trails* t = bpf_map_lookup_elem(&trails, &(__u32){s->event.head.cpu});
-  struct task_struct* task = bpf_get_current_task_btf();
-  if (!t || wl_works_for_kernel(task)) return;
-  __u64 ids = wl_current_ids();
-  __u32 tgid = ids >> 32;
-  struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
-  if ((__u32)ids == 0 || (wl_filter && !wl_has_process(trail, tgid, (__u32)ids) && !bpf_map_lookup_elem(&targets, &tgid)))
-    return;
-  st->samples++;
-  s->event.head.event = wl_wait_event;
-  s->event.head.reason = wl_reason_of(task, preempted);
-  s->repeats = 0;
-  s->event.kernel_frames = 0;
-  wl_begin_sample(s, ids);
-  wl_take_wait(ctx, s, st, trail, now);
-  __u32 thread = task->pid;
-  struct wl_wait wait = {.since = now, .key = s->key};
-  if (bpf_map_update_elem(&waits, &thread, &wait, BPF_ANY)) st->lost_waits++;
+  wl_finish_sample(sample);
 }
 
 SEC("raw_tp/sched_switch")
 int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct task_struct* next, unsigned int state) {
   __u32 cpu = bpf_get_smp_processor_id();
-  struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &cpu);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
-  if (!s || !st) return 0;
+  if (!st) return 0;
   __u64 now = bpf_ktime_get_ns();
   wl_end_wait(st, next, now);
+  struct task_struct* task = bpf_get_current_task_btf();
+  __u32 thread = task->pid;
   if (state & TASK_DEAD) {
-    __u32 thread = BPF_CORE_READ(previous, pid);
     bpf_map_delete_elem(&waits, &thread);
     return 0;
   }
-  s->event.head.cpu = cpu;
-  wl_begin_wait(ctx, s, st, preempt || state == 0, now);
+  struct wl_sample sample;
+  if (wl_works_for_kernel(task) || !wl_begin_sample(&sample, wl_wait_event)) return 0;
+  sample.s->event.head.reason = wl_reason_of(task, preempt || state == 0);
+  sample.s->repeats = 0;
+  wl_take_wait(ctx, &sample, now);
+  struct wl_wait wait = {.since = now, .key = sample.s->key};
+  if (bpf_map_update_elem(&waits, &thread, &wait, BPF_ANY)) st->lost_waits++;
   return 0;
 }
 
@@ -142,7 +127,7 @@ int windlass_resting(struct bpf_iter__task* ctx) {
   __u32 thread = task->pid;
   struct wl_wait wait = {.since = bpf_ktime_get_ns(), .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
   wait.key.hash = wl_mix(wait.since, thread);
-  if (!wait.key.tgid || !wl_is_target(wait.key.tgid)) return 0;
+  if (!wait.key.tgid || !wl_is_sampled(wait.key.tgid)) return 0;
   if (bpf_map_update_elem(&waits, &thread, &wait, BPF_NOEXIST)) return 0; /* it ran meanwhile */
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);

@@ -38,6 +38,8 @@ namespace {
 
 struct RecordArguments {
   profiler::RecorderOptions recorder;
+  std::vector<std::string> events;       // empty: "cpu"
+  std::optional<std::uint64_t> off_cpu;  // in ns
   std::string output = "windlass.pb.gz";
   bool all = false;
   bool verbose = false;
@@ -148,8 +150,27 @@ void print_limits(const profiler::Recorder& recorder, ProgressLine& line) {
   for (const std::string& remark : recorder.remarks()) say("windlass: {}\n", remark);
 }
 
-int record(const RecordArguments& arguments) {
+// The events that were chosen; an error where one was chosen twice.
+std::expected<std::vector<profiler::EventSpec>, std::string> events_of(const RecordArguments& arguments) {
+  std::vector<profiler::EventSpec> events;
+  for (const std::string& text : arguments.events) events.push_back(*profiler::parse_event(text));
+  if (events.empty()) events.emplace_back();
+  if (arguments.off_cpu) {
+    events.push_back(*profiler::parse_event(profiler::kWaitEvent));
+    events.back().shortest_wait = *arguments.off_cpu;
+  }
+  for (std::size_t i = 0; i < events.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (events[i].name == events[k].name)
+        return std::unexpected(fmt::format("the event {} is chosen twice. Way out: once", events[i].name));
+  return events;
+}
+
+int record(RecordArguments& arguments) {
   open_standard_files();
+  auto events = events_of(arguments);
+  if (!events) return refuse(events.error());
+  arguments.recorder.events = std::move(*events);
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(writable.error() + ". Way out: name another file with -o");
@@ -227,8 +248,18 @@ void register_record(CLI::App& app, int& status) {
   command->add_option("-o,--output", arguments->output, "where the profile goes; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  add_optional_duration(*command, "--off-cpu", arguments->recorder.off_cpu,
-                        "also where threads wait, and for how long; only waits of at least so long");
+  command
+      ->add_option("-e,--event", arguments->events,
+                   "what to take samples of: cpu, off-cpu, page-faults, context-switches, CATEGORY:TRACEPOINT, "
+                   "uprobe:FILE:FUNCTION and others; EVENT@N: once in N (repeatable)")
+      ->default_str("cpu")
+      ->check([](const std::string& text) {
+        const auto event = profiler::parse_event(text);
+        return event ? std::string() : event.error();
+      })
+      ->type_name("EVENT");
+  add_optional_duration(*command, "--off-cpu", arguments->off_cpu,
+                        "also where threads wait, and for how long: waits of at least TIME (0)");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

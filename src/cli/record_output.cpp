@@ -189,8 +189,8 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   if (total == 0)
     say("windlass: {}\n", profiler::explain_no_samples(recorder.no_samples()));
   else
-    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
-        percent(complete, total),
+    say("windlass: {} {} in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total),
+        name_of(profile, {0, true}), elapsed, percent(complete, total),
         totals.chained == 0 ? "" : percent(totals.chained, total) + " chained by frame pointers, ",
         grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
   for (std::uint32_t event = 1; event < profile.events.size(); ++event) {

@@ -138,7 +138,9 @@ TEST_F(Waits, AddUpToTheWallClock) {
 
 // These have left their CPU before anybody looked. Their stacks are read while they wait.
 TEST_F(Waits, ThreadsThatWaitAlreadyAreFound) {
-  const Profile profile = record(WINDLASS_WAITS " 3 2500 & child=$!; sleep 0.3; $WINDLASS --off-cpu -p $child; wait");
+  const std::string begin_ms = emulated() ? "25000" : "2500";  // to start a recording takes seconds there
+  const Profile profile =
+      record(WINDLASS_WAITS " 3 " + begin_ms + " & child=$!; sleep 0.3; $WINDLASS --off-cpu -p $child; wait");
   const std::vector<Thread> threads = threads_in(output_);
   ASSERT_EQ(threads.size(), 3u) << output_;
   for (const Thread& thread : threads) {

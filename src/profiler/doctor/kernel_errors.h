@@ -30,6 +30,8 @@ class LibbpfLog {
 [[nodiscard]] SystemError explain_load_error(int error, const std::string& log, const std::string& btf = {});
 [[nodiscard]] SystemError explain_tracepoint_error(int error, const std::string& program, const std::string& btf = {});
 [[nodiscard]] SystemError explain_perf_error(int error, unsigned frequency);
+// Of an event that people chose.
+[[nodiscard]] SystemError explain_event_error(const std::string& event, int error);
 // Sampling a user's own processes without BPF.
 [[nodiscard]] SystemError explain_own_perf_error(int error, unsigned frequency);
 // Mapping the ring of a perf event.

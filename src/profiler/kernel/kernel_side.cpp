@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
+#include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,12 +21,12 @@
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
-#include "profiler/kernel/cpu_clocks.h"
 #include "profiler/kernel/descriptor_limit.h"
 #include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/kernel_modules.h"
 #include "profiler/kernel/mapping_sets.h"
 #include "profiler/kernel/maps_ahead.h"
+#include "profiler/kernel/perf_counters.h"
 #include "profiler/kernel/program_types.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
@@ -117,6 +118,32 @@ class BpfProcessEntries final : public ProcessEntries {
   __u64& changes_;
 };
 
+perf_event_attr counter(const EventSpec& event) {
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = event.type;
+  attr.config = event.config;
+  attr.sample_period = event.period;
+  return attr;
+}
+
+bpf_link* attach_tracepoint(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
+  bpf_tracepoint_opts how{};
+  how.sz = sizeof how;
+  how.bpf_cookie = number;
+  return bpf_program__attach_tracepoint_opts(&program, event.category.c_str(), event.point.c_str(), &how);
+}
+
+// In every process that runs the file.
+bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
+  bpf_uprobe_opts how{};
+  how.sz = sizeof how;
+  how.bpf_cookie = number;
+  how.retprobe = event.returns;
+  how.func_name = event.function.c_str();
+  return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
+}
+
 // The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
@@ -152,11 +179,15 @@ class KernelSideImpl final : public KernelSide {
 
  private:
   std::expected<void, SystemError> load_programs();
+  void choose_programs();
   void size_maps();
   std::expected<void, SystemError> open_arena();
   std::expected<void, SystemError> attach_tracepoints();
   std::expected<void, SystemError> find_resting();
   void for_each_wait(const std::function<void(const wl_wait&)>& handler) const;
+  std::expected<void, SystemError> start_event(const EventSpec& event, std::uint64_t number);
+  [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
+  [[nodiscard]] std::uint64_t shortest_wait() const;
 
   KernelSideOptions options_;
   int cpus_ = 0;
@@ -168,9 +199,9 @@ class KernelSideImpl final : public KernelSide {
   std::optional<BpfProcessEntries> processes_;
   std::optional<MappingSets> sets_;
   EventRing ring_;
-  CpuClocks clocks_;
+  PerfCounters counters_;
   std::vector<bpf_link*> tracepoint_links_;
-  bpf_link* switch_link_ = nullptr;
+  std::vector<bpf_link*> event_links_;
   std::uint64_t stopped_ = 0;  // CLOCK_MONOTONIC, ns; 0: it goes on
 };
 
@@ -180,19 +211,51 @@ KernelSideImpl::~KernelSideImpl() {
   if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
 }
 
+const EventSpec* KernelSideImpl::event_of(EventKind kind) const {
+  const auto found = std::ranges::find(options_.events, kind, &EventSpec::kind);
+  return found != options_.events.end() ? &*found : nullptr;
+}
+
+std::uint64_t KernelSideImpl::shortest_wait() const {
+  const EventSpec* wait = event_of(EventKind::kWait);
+  return wait != nullptr ? wait->shortest_wait : 0;
+}
+
 std::expected<void, SystemError> KernelSideImpl::start() {
-  if (options_.shortest_wait) {
-    switch_link_ = bpf_program__attach(skeleton_->progs.windlass_switch);
-    if (switch_link_ == nullptr) {
-      const int error = errno;
-      return std::unexpected(explain_tracepoint_error(error, "windlass_switch", options_.btf_path));
+  for (std::size_t number = 0; number < options_.events.size(); ++number)
+    if (auto started = start_event(options_.events[number], number); !started) {
+      stop();
+      return started;
     }
-    if (options_.resting) {
-      if (auto found = find_resting(); !found) return found;
-    }
+  return {};
+}
+
+std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& event, std::uint64_t number) {
+  const auto& programs = skeleton_->progs;
+  const auto refused = [&](int error) { return explain_event_error(event.name, error); };
+  const auto keep = [&](bpf_link* link) -> std::expected<void, SystemError> {
+    if (link == nullptr) return std::unexpected(refused(errno));
+    event_links_.push_back(link);
+    return {};
+  };
+  switch (event.kind) {
+    case EventKind::kCpuClock:
+      return counters_.start(programs.windlass_sample, cpu_clock(options_.frequency), number,
+                             [this](int error) { return explain_perf_error(error, options_.frequency); });
+    case EventKind::kCounter: return counters_.start(programs.windlass_sample, counter(event), number, refused);
+    case EventKind::kTracepoint: return keep(attach_tracepoint(*programs.windlass_tracepoint, event, number));
+    case EventKind::kProbe: return keep(attach_probe(*programs.windlass_probe, event, number));
+    case EventKind::kWait: break;
   }
-  if (options_.frequency == 0) return {};
-  return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
+  if (auto attached = keep(bpf_program__attach(programs.windlass_switch)); !attached) return attached;
+  return find_resting();
+}
+
+void KernelSideImpl::stop() {
+  counters_.stop();
+  for (bpf_link* link : event_links_) bpf_link__destroy(link);
+  event_links_.clear();
+  if (stopped_ == 0) stopped_ = monotonic_ns();
 }
 
 // The threads that wait already. Their events come as those of others do.
@@ -213,13 +276,6 @@ std::expected<void, SystemError> KernelSideImpl::find_resting() {
   return {};
 }
 
-void KernelSideImpl::stop() {
-  clocks_.stop();
-  bpf_link__destroy(switch_link_);
-  switch_link_ = nullptr;
-  if (stopped_ == 0) stopped_ = monotonic_ns();
-}
-
 void KernelSideImpl::size_maps() {
   auto& maps = skeleton_->maps;
   const auto cpus = static_cast<std::uint32_t>(cpus_);
@@ -232,7 +288,7 @@ void KernelSideImpl::size_maps() {
           : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
-  if (options_.shortest_wait) bpf_map__set_max_entries(maps.waits, kMostThreads);
+  if (event_of(EventKind::kWait) != nullptr) bpf_map__set_max_entries(maps.waits, kMostThreads);
 
   auto& data = *skeleton_->rodata;
   data.wl_max_user_frames = std::clamp(options_.user_frames, 1U, WL_MAX_USER_FRAMES);
@@ -241,8 +297,14 @@ void KernelSideImpl::size_maps() {
   data.wl_raw_bytes_per_window = options_.raw_bytes_per_second * (1ULL << 27) / 1'000'000'000ULL;
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
-  data.wl_wait_event = options_.wait_event;
-  data.wl_shortest_wait = options_.shortest_wait.value_or(0);
+  const auto number_of = [this](const EventSpec* event) {
+    return static_cast<__u16>(event != nullptr ? event - options_.events.data() : 0);
+  };
+  data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
+  data.wl_wait_event = number_of(event_of(EventKind::kWait));
+  data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
+  data.wl_can_be_interrupted = event_of(EventKind::kProbe) != nullptr ? 1 : 0;
+  data.wl_shortest_wait = shortest_wait();
   data.wl_address_mask = options_.address_mask;
   data.wl_pidns_ino = options_.pid_namespace;
 }
@@ -312,8 +374,7 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
   // come.
   bpf_program__set_autoload(skeleton_->progs.windlass_mapped, try_hook() == 0);
-  bpf_program__set_autoload(skeleton_->progs.windlass_switch, options_.shortest_wait.has_value());
-  bpf_program__set_autoload(skeleton_->progs.windlass_resting, options_.shortest_wait && options_.resting);
+  choose_programs();
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
@@ -323,9 +384,21 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   return {};
 }
 
+// Those that no event needs are not loaded: the verifier takes its time for each.
+void KernelSideImpl::choose_programs() {
+  const auto& programs = skeleton_->progs;
+  const bool waits = event_of(EventKind::kWait) != nullptr;
+  const bool samples = event_of(EventKind::kCpuClock) != nullptr || event_of(EventKind::kCounter) != nullptr;
+  bpf_program__set_autoload(programs.windlass_sample, samples);
+  bpf_program__set_autoload(programs.windlass_switch, waits);
+  bpf_program__set_autoload(programs.windlass_resting, waits);
+  bpf_program__set_autoload(programs.windlass_tracepoint, event_of(EventKind::kTracepoint) != nullptr);
+  bpf_program__set_autoload(programs.windlass_probe, event_of(EventKind::kProbe) != nullptr);
+}
+
 std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) {
-  const std::uint8_t one = 1;
-  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.targets), &tgid, &one, BPF_ANY);
+  const std::uint8_t target = tgid == options_.held ? WL_TARGET_HELD : WL_TARGET_SAMPLED;
+  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.targets), &tgid, &target, BPF_ANY);
   if (error == 0) return {};
   return std::unexpected(
       SystemError{fmt::format("process {} cannot be chosen for sampling: {}. Way out: record the whole machine with -a",
@@ -365,8 +438,7 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
   if (clear) return;
   const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
   for_each_wait([&](const wl_wait& wait) {
-    if (wait.since < now && now - wait.since >= options_.shortest_wait.value_or(0))
-      handler(wait.key, {1, now - wait.since});
+    if (wait.since < now && now - wait.since >= shortest_wait()) handler(wait.key, {1, now - wait.since});
   });
 }
 
@@ -376,7 +448,7 @@ void KernelSideImpl::for_each_waiting(const KeyHandler& handler) {
 
 // Those that go on.
 void KernelSideImpl::for_each_wait(const std::function<void(const wl_wait&)>& handler) const {
-  if (!options_.shortest_wait) return;
+  if (event_of(EventKind::kWait) == nullptr) return;
   constexpr __u32 kAtOnce = 4096;
   std::vector<std::uint32_t> threads(kAtOnce);
   std::vector<wl_wait> waits(kAtOnce);
@@ -414,10 +486,14 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.lost_waits += one.lost_waits;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
-  bpf_prog_info info{};
-  std::uint32_t size = sizeof info;
-  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) == 0)
-    sum.run_time_ns = info.run_time_ns;
+  const auto& programs = skeleton_->progs;
+  for (const bpf_program* program :
+       {programs.windlass_sample, programs.windlass_switch, programs.windlass_tracepoint, programs.windlass_probe}) {
+    bpf_prog_info info{};
+    std::uint32_t size = sizeof info;
+    if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)
+      sum.run_time_ns += info.run_time_ns;
+  }
   return sum;
 }
 

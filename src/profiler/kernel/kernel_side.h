@@ -11,7 +11,6 @@
 #include <expected>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "base/pointer_authentication.h"
 #include "profiler/doctor/program_stats.h"
 #include "profiler/doctor/system_error.h"
+#include "profiler/kernel/event_specs.h"
 #include "profiler/kernel/sample_source.h"
 #include "profiler/kernel/table_store.h"
 #include "windlass_ends.h"
@@ -33,14 +33,12 @@ class Arena;
 namespace windlass::profiler {
 
 struct KernelSideOptions {
-  unsigned frequency = 99;  // samples a second of CPU time, on every CPU; 0: none
-  // Waits of at least so many ns are samples of the event `wait_event`; nothing: waits are not looked at.
-  std::optional<std::uint64_t> shortest_wait{};
-  std::uint16_t wait_event = 1;
-  bool resting = true;                 // look for threads that wait already when sampling starts
-  bool all_processes = true;           // false: only `targets` and what they fork
-  std::vector<std::uint32_t> targets;  // process ids (tgid)
-  std::uint32_t ring_bytes = 0;        // rounded up to a power of two; 0: ring_size() says
+  unsigned frequency = 99;                     // samples a second of CPU time, on every CPU: of the event "cpu"
+  std::vector<EventSpec> events{EventSpec{}};  // a sample has the number of its event; at least one
+  bool all_processes = true;                   // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;          // process ids (tgid)
+  std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
+  std::uint32_t ring_bytes = 0;                // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
   std::uint64_t raw_bytes_per_second = 64u << 20;
@@ -74,7 +72,7 @@ struct KernelSideStats {
   std::uint64_t learned_stacks = 0;       // with frames that were left as the agent has taught
   std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for
   std::uint64_t waits = 0;                // that ended, and were long enough
-  std::uint64_t short_waits = 0;          // shorter than KernelSideOptions::shortest_wait
+  std::uint64_t short_waits = 0;          // shorter than EventSpec::shortest_wait
   std::uint64_t lost_waits = 0;           // the maps were full
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).

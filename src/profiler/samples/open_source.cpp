@@ -33,8 +33,9 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   auto kernel = KernelSide::open(options);
   if (!kernel) {
     SystemError& error = kernel.error();
-    if (options.shortest_wait) {
-      error.text = "waiting time (--off-cpu) cannot be recorded without BPF: " + error.text;
+    const bool only_clock = options.events.size() == 1 && options.events.front().kind == EventKind::kCpuClock;
+    if (!only_clock) {
+      error.text = "without BPF only -e cpu can be recorded: " + error.text;
       return std::unexpected(std::move(error));
     }
     if (error.kind == RefusalKind::kPrivilege && !targets.everything())

@@ -18,7 +18,6 @@
 #include "profiler/processes/priority.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
-#include "profiler/samples/wait_reasons.h"
 
 namespace windlass::profiler {
 namespace {
@@ -92,8 +91,8 @@ void Recorder::add_children() {
 std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts) {
   KernelSideOptions kernel_options;
   kernel_options.frequency = options_.frequency;
-  kernel_options.shortest_wait = options_.off_cpu;
-  kernel_options.resting = !command_;  // a command waits before its first instruction
+  kernel_options.events = options_.events;
+  if (command_) kernel_options.held = static_cast<std::uint32_t>(command_->pid());
   kernel_options.btf_path = options_.btf_path;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
@@ -387,8 +386,10 @@ profile::Profile Recorder::profile() {
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
   });
-  profile.events.front().period = kSecond / std::max(options_.frequency, 1u);
-  if (options_.off_cpu) profile.events.push_back({.name = kWaitEvent, .unit = "nanoseconds", .counted = "waits"});
+  profile.events.clear();
+  for (const EventSpec& event : options_.events) profile.events.push_back(profile_event(event, options_.frequency));
+  // Of events that are sampled once in so many, people want to know how many there were.
+  for (profile::Sample& sample : profile.samples) sample.count *= options_.events[sample.event].period;
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = source_.samples->stats().lost + unknown;

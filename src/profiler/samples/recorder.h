@@ -13,6 +13,7 @@
 
 #include "profiler/doctor/no_samples.h"
 #include "profiler/doctor/system_facts.h"
+#include "profiler/kernel/event_specs.h"
 #include "profiler/processes/child_command.h"
 #include "profiler/processes/module_registry.h"
 #include "profiler/processes/process_events.h"
@@ -31,10 +32,10 @@
 namespace windlass::profiler {
 
 struct RecorderOptions {
-  unsigned frequency = 997;                // samples a second of CPU time, on every CPU; 0: none
-  std::optional<std::uint64_t> off_cpu{};  // waits of so many ns or more are samples, too; nothing: they are not
-  std::vector<std::uint32_t> targets;      // process ids; empty and no command: the whole machine
-  bool children = false;                   // and the processes that targets have started before
+  unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
+  std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
+  std::vector<std::uint32_t> targets;          // process ids; empty and no command: the whole machine
+  bool children = false;                       // and the processes that targets have started before
   std::vector<std::string> command;
   double duration = 0;   // seconds; 0 = until stopped
   std::string btf_path;  // the kernel's type information; empty: its own

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/samples/wait_reasons.h"
+#include "profiler/kernel/event_specs.h"
 
 namespace windlass::profiler {
 namespace {

@@ -6,8 +6,6 @@
 
 namespace windlass::profiler {
 
-// The event of waits in a profile.
-inline constexpr const char* kWaitEvent = "off-cpu";
 inline constexpr const char* kWaitReasonLabel = "reason";
 
 // The text of a wl_wait_reason: "preempted", "page fault", "I/O", else the name of the system call, or "system call N"

@@ -1,0 +1,132 @@
+#include "profiler/kernel/event_specs.h"
+
+#include <linux/perf_event.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace windlass::profiler {
+namespace {
+
+struct Counter {
+  const char* name;
+  std::uint32_t type;
+  std::uint64_t config;
+  std::uint64_t period;  // unless told otherwise
+};
+constexpr std::uint64_t kOften = 1'000'000, kRarely = 10'000;  // of a processor's events
+constexpr Counter kCounters[] = {
+    {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1},
+    {"minor-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1},
+    {"major-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1},
+    {"context-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1},
+    {"cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1},
+    {"alignment-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_ALIGNMENT_FAULTS, 1},
+    {"emulation-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_EMULATION_FAULTS, 1},
+    {"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, kOften},
+    {"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, kOften},
+    {"cache-references", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, kRarely},
+    {"cache-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, kRarely},
+    {"branches", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS, kOften},
+    {"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES, kRarely},
+    {"bus-cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BUS_CYCLES, kOften},
+    {"stalled-cycles-frontend", PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, kOften},
+    {"stalled-cycles-backend", PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, kOften},
+    {"ref-cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_REF_CPU_CYCLES, kOften},
+};
+
+std::optional<std::uint64_t> number_in(std::string_view text, int base = 10) {
+  if (base == 10 && text.starts_with("0x")) return number_in(text.substr(2), 16);
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// "FILE:FUNCTION[+OFFSET]": the file's name may have colons, the function's may too, but not ":" alone behind a "/".
+std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool returns) {
+  EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text), .returns = returns};
+  text.remove_prefix(text.find(':') + 1);
+  const std::size_t mark = text.find(':', text.rfind('/') == std::string_view::npos ? 0 : text.rfind('/'));
+  if (mark == std::string_view::npos || mark == 0 || mark + 1 == text.size())
+    return std::unexpected(fmt::format("{} names no function. Way out: uprobe:FILE:FUNCTION", spec.name));
+  spec.file = text.substr(0, mark);
+  std::string_view function = text.substr(mark + 1);
+  const std::size_t plus = function.rfind('+');
+  if (plus != std::string_view::npos && plus != 0 && plus + 1 != function.size()) {  // not operator+
+    const auto offset = number_in(function.substr(plus + 1));
+    if (!offset)
+      return std::unexpected(fmt::format(
+          "{} is no place in a function. Way out: a number of bytes behind +, as uprobe:FILE:FUNCTION+16", spec.name));
+    if (returns)
+      return std::unexpected(
+          fmt::format("{}: a function returns as a whole. Way out: uretprobe:FILE:FUNCTION without +", spec.name));
+    spec.offset = *offset;
+    function = function.substr(0, plus);
+  }
+  spec.function = function;
+  return spec;
+}
+
+// A tracepoint of the kernel: "sched:sched_process_fork".
+std::expected<EventSpec, std::string> parse_tracepoint(std::string_view text) {
+  const auto is_name = [](std::string_view part) {
+    return !part.empty() &&
+           std::ranges::all_of(part, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+  };
+  const std::size_t mark = text.find(':');
+  EventSpec spec{.kind = EventKind::kTracepoint, .name = std::string(text)};
+  spec.category = text.substr(0, mark);
+  spec.point = text.substr(mark + 1);
+  if (is_name(spec.category) && is_name(spec.point)) return spec;
+  return std::unexpected(fmt::format("{} is no tracepoint. Way out: CATEGORY:NAME, as sched:sched_switch", text));
+}
+
+}  // namespace
+
+std::vector<std::string> plain_events() {
+  std::vector<std::string> names{"cpu", kWaitEvent};
+  for (const Counter& counter : kCounters) names.emplace_back(counter.name);
+  return names;
+}
+
+std::expected<EventSpec, std::string> parse_event(std::string_view text) {
+  if (text == "cpu") return EventSpec{};
+  if (text == kWaitEvent) return EventSpec{.kind = EventKind::kWait, .name = kWaitEvent};
+  for (const bool returns : {false, true})
+    if (text.starts_with(returns ? "uretprobe:" : "uprobe:")) return parse_probe(text, returns);
+  if (text.find(':') != std::string_view::npos) return parse_tracepoint(text);
+  const std::size_t mark = std::min(text.find('@'), text.size());
+  const auto* const counter = std::ranges::find(kCounters, text.substr(0, mark), &Counter::name);
+  if (counter == std::end(kCounters))
+    return std::unexpected(
+        fmt::format("there is no event {}. Way out: one of {}, or CATEGORY:TRACEPOINT, uprobe:FILE:FUNCTION, "
+                    "uretprobe:FILE:FUNCTION",
+                    text, fmt::join(plain_events(), ", ")));
+  EventSpec spec{.kind = EventKind::kCounter,
+                 .name = counter->name,
+                 .period = counter->period,
+                 .type = counter->type,
+                 .config = counter->config};
+  if (mark == text.size()) return spec;
+  const auto period = number_in(text.substr(mark + 1));
+  if (!period || *period == 0)
+    return std::unexpected(fmt::format("{} has no period. Way out: a number behind @, as {}@1000", text, spec.name));
+  spec.period = *period;
+  return spec;
+}
+
+profile::Event profile_event(const EventSpec& spec, unsigned frequency) {
+  switch (spec.kind) {
+    case EventKind::kCpuClock: return {.period = 1'000'000'000 / std::max(frequency, 1U)};
+    case EventKind::kWait: return {.name = spec.name, .unit = "nanoseconds", .counted = "waits"};
+    default: return {.name = spec.name, .unit = "count", .counted = spec.name};
+  }
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,48 @@
+// What a recording takes samples of, as people name it: "cpu", "off-cpu", "page-faults@100", "sched:sched_switch",
+// "uprobe:/usr/bin/git:main".
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::profiler {
+
+enum class EventKind : std::uint8_t {
+  kCpuClock,    // ticks of CPU time
+  kWait,        // time off the CPU
+  kCounter,     // an event of perf: PERF_TYPE_SOFTWARE or PERF_TYPE_HARDWARE
+  kTracepoint,  // of the kernel
+  kProbe,       // a place in a program's code, or the return from a function
+};
+
+struct EventSpec {
+  EventKind kind = EventKind::kCpuClock;
+  std::string name = "cpu";
+  std::uint64_t period = 1;         // kCounter: one sample for so many
+  std::uint64_t shortest_wait = 0;  // kWait: in ns
+  std::uint32_t type = 0;           // kCounter: of perf_event_attr
+  std::uint64_t config = 0;         // kCounter: of perf_event_attr
+  std::string category{}, point{};  // kTracepoint
+  std::string file{}, function{};   // kProbe
+  std::uint64_t offset = 0;         // kProbe: behind the function's begin
+  bool returns = false;             // kProbe: at its return
+};
+
+// An error says what is wrong, and which events there are. Tracepoints and files are not looked at.
+[[nodiscard]] std::expected<EventSpec, std::string> parse_event(std::string_view text);
+
+// The words of events without arguments: "cpu", "off-cpu", "page-faults".
+[[nodiscard]] std::vector<std::string> plain_events();
+
+// The name of the event of waiting time, in profiles and on the command line.
+inline constexpr const char* kWaitEvent = "off-cpu";
+
+// As profiles have it. `frequency`: samples a second of CPU time.
+[[nodiscard]] profile::Event profile_event(const EventSpec& spec, unsigned frequency);
+
+}  // namespace windlass::profiler

@@ -1,0 +1,134 @@
+// `windlass record -e ...` of a program that does known things in known functions.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+
+namespace windlass::test {
+namespace {
+
+using profile::Profile;
+using profile::Sample;
+
+constexpr unsigned kPages = 1500, kCalls = 4000, kForks = 7;
+const std::string kProgram = fmt::format(" -- {} {} {} {}", WINDLASS_EVENTS, kPages, kCalls, kForks);
+
+bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
+  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
+    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
+      return profile.functions[line.function].name == function;
+    });
+  });
+}
+
+class Events : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+    path_ = testing::TempDir() + fmt::format("windlass-events-{}.pb.gz", getpid());
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  void record(const std::string& options) {
+    done_ = run(fmt::format("{} record -o {} {} 2>&1", WINDLASS_COMMAND, path_, options + kProgram));
+    auto read = exporter::read_pprof_file(path_);
+    ASSERT_TRUE(read.has_value()) << done_.output;
+    profile_ = std::move(*read);
+    EXPECT_EQ(done_.status, 0) << done_.output;
+  }
+  // Of the event of this name, the samples with this function; all, if it is empty.
+  [[nodiscard]] std::uint64_t count(std::string_view event, std::string_view function = {}) const {
+    std::uint64_t sum = 0;
+    for (const Sample& sample : profile_.samples)
+      if (profile_.events[sample.event].name == event && (function.empty() || has_frame(profile_, sample, function)))
+        sum += sample.count;
+    return sum;
+  }
+  [[nodiscard]] double whole(std::string_view event) const {
+    std::uint64_t all = 0, whole = 0;
+    for (const Sample& sample : profile_.samples) {
+      if (profile_.events[sample.event].name != event) continue;
+      all += sample.count;
+      whole += profile::is_whole(sample.end) ? sample.count : 0;
+    }
+    return all == 0 ? 0 : static_cast<double>(whole) / static_cast<double>(all);
+  }
+
+  std::string path_;
+  CommandResult done_;
+  Profile profile_;
+};
+
+TEST_F(Events, EveryPageFaultOfAFunctionIsThere) {
+  record("-e page-faults");
+  EXPECT_EQ(profile_.events.size(), 1u);
+  EXPECT_GE(count("page-faults", "touch_pages"), kPages);
+  EXPECT_LE(count("page-faults", "touch_pages"), kPages + 10);  // its own code's
+  EXPECT_GT(count("page-faults"), count("page-faults", "touch_pages"));
+  EXPECT_EQ(whole("page-faults"), 1) << done_.output;
+}
+
+// One in 50, each of which stands for 50.
+TEST_F(Events, APeriodIsMultipliedBack) {
+  record("-e page-faults@50");
+  const double counted = static_cast<double>(count("page-faults", "touch_pages"));
+  EXPECT_NEAR(counted, kPages, 150);
+  EXPECT_EQ(count("page-faults") % 50, 0u);
+}
+
+TEST_F(Events, EveryCallOfAProbedFunctionIsThere) {
+  const std::string probe = fmt::format("uprobe:{}:probed", WINDLASS_EVENTS);
+  const std::string returns = fmt::format("uretprobe:{}:probed", WINDLASS_EVENTS);
+  record(fmt::format("-e {} -e {}", probe, returns));
+  EXPECT_EQ(profile_.lost, 0u);
+  EXPECT_EQ(count(probe, "call_probed"), 2 * kCalls) << done_.output;
+  EXPECT_EQ(count(probe, "main"), kCalls);
+  EXPECT_EQ(count(returns, "call_probed"), 2 * kCalls) << done_.output;
+  EXPECT_EQ(whole(probe), 1);
+  EXPECT_EQ(whole(returns), 1);
+}
+
+TEST_F(Events, SeveralAtOnce) {
+  record("-e cpu -e sched:sched_process_fork -e context-switches -e off-cpu -e page-faults");
+  ASSERT_EQ(profile_.events.size(), 5u);
+  EXPECT_EQ(count("sched:sched_process_fork", "make_children"), kForks);
+  EXPECT_EQ(count("sched:sched_process_fork", "main"), kForks + 1) << "and a thread";
+  EXPECT_EQ(count("sched:sched_process_fork"), kForks + 1);
+  EXPECT_GE(count("context-switches", "make_children"), 1u);
+  EXPECT_GE(count("off-cpu", "make_children"), count("context-switches", "make_children") / 2);
+  EXPECT_GE(count("page-faults", "touch_pages"), kPages);
+  EXPECT_GT(whole("off-cpu"), 0.999);
+  EXPECT_NE(done_.output.find("sched:sched_process_fork"), std::string::npos) << done_.output;
+}
+
+TEST_F(Events, WhatCannotBeRecordedIsSaid) {
+  const auto said = [&](const std::string& options) {
+    return run(fmt::format("{} record -o {} {} -- true 2>&1", WINDLASS_COMMAND, path_, options)).output;
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(said("-e nonsense"), "there is no event nonsense. Way out: one of cpu, off-cpu, page-faults");
+  has(said("-e page-faults@0"), "page-faults@0 has no period");
+  has(said("-e sched:no_such_point"), "the event sched:no_such_point cannot be recorded");
+  has(said("-e 'sched:../../x'"), "is no tracepoint");
+  has(said("-e uprobe:/bin/true"), "names no function");
+  has(said("-e uprobe:/bin/no-such-file:main"), "the file, or the function in its symbols, is not there");
+  has(said("-e cpu -e cpu"), "the event cpu is chosen twice");
+  has(said("--off-cpu -e off-cpu"), "the event off-cpu is chosen twice");
+  has(said("--off-cpu=soon"), "soon is no number of seconds above 0");
+}
+
+}  // namespace
+}  // namespace windlass::test

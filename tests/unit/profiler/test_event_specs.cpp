@@ -1,0 +1,85 @@
+#include "profiler/kernel/event_specs.h"
+
+#include <gtest/gtest.h>
+#include <linux/perf_event.h>
+
+#include <string>
+
+namespace windlass::profiler {
+namespace {
+
+TEST(EventSpecs, PlainOnesAreKnown) {
+  for (const std::string& name : plain_events()) {
+    const auto event = parse_event(name);
+    ASSERT_TRUE(event.has_value()) << name;
+    EXPECT_EQ(event->name, name);
+  }
+  EXPECT_EQ(parse_event("cpu")->kind, EventKind::kCpuClock);
+  EXPECT_EQ(parse_event("off-cpu")->kind, EventKind::kWait);
+  const auto faults = parse_event("page-faults@0x10");
+  ASSERT_TRUE(faults.has_value());
+  EXPECT_EQ(faults->name, "page-faults");
+  EXPECT_EQ(faults->period, 16u);
+  EXPECT_EQ(faults->type, PERF_TYPE_SOFTWARE);
+  EXPECT_EQ(faults->config, PERF_COUNT_SW_PAGE_FAULTS);
+}
+
+TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
+  const auto probe = parse_event("uprobe:/a:b/lib.so:name+0x1f");
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->kind, EventKind::kProbe);
+  EXPECT_EQ(probe->file, "/a:b/lib.so");
+  EXPECT_EQ(probe->function, "name");
+  EXPECT_EQ(probe->offset, 0x1fu);
+  EXPECT_FALSE(probe->returns);
+  const auto returns = parse_event("uretprobe:lib.so:ns::name");
+  ASSERT_TRUE(returns.has_value());
+  EXPECT_EQ(returns->file, "lib.so");
+  EXPECT_EQ(returns->function, "ns::name");
+  EXPECT_TRUE(returns->returns);
+  EXPECT_EQ(parse_event("uprobe:lib.so:operator+")->function, "operator+") << "no offset behind";
+}
+
+TEST(EventSpecs, WhatIsNoneIsRefused) {
+  for (const char* text : {"",
+                           "nonsense",
+                           "cpu@5",
+                           "off-cpu@5",
+                           "page-faults@",
+                           "page-faults@0",
+                           "page-faults@x",
+                           "page-faults@-1",
+                           "page-faults@99999999999999999999",
+                           "uprobe:",
+                           "uprobe:lib.so",
+                           "uprobe:lib.so:",
+                           "uprobe::name",
+                           "uretprobe:lib.so:name+4",
+                           "uprobe:lib.so:name+x",
+                           ":",
+                           "sched:",
+                           ":name",
+                           "a:b:c",
+                           "sched:../x",
+                           "../x:y"}) {
+    const auto event = parse_event(text);
+    EXPECT_FALSE(event.has_value()) << text;
+    const std::string why = event ? std::string() : event.error();
+    EXPECT_NE(why.find("Way out: "), std::string::npos) << text << ": " << why;
+  }
+}
+
+TEST(EventSpecs, AreEventsOfAProfile) {
+  const profile::Event cpu = profile_event(*parse_event("cpu"), 1000);
+  EXPECT_EQ(cpu.period, 1'000'000u);
+  EXPECT_EQ(cpu.unit, "nanoseconds");
+  const profile::Event wait = profile_event(*parse_event("off-cpu"), 1000);
+  EXPECT_EQ(wait.period, 0u);
+  EXPECT_EQ(wait.counted, "waits");
+  const profile::Event fault = profile_event(*parse_event("page-faults@7"), 1000);
+  EXPECT_EQ(fault.unit, "count");
+  EXPECT_EQ(fault.period, 0u);
+}
+
+}  // namespace
+}  // namespace windlass::profiler
