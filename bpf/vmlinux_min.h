@@ -56,6 +56,35 @@ struct thread_struct {
 #endif
 };
 
+/* Of the hierarchy that cgroup version 2 has. */
+struct kernfs_node {
+  unsigned long long id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+  struct cgroup* cgroup;
+  struct cgroup_subsys_state* parent;
+};
+
+struct cgroup {
+  struct cgroup_subsys_state self;
+  struct kernfs_node* kn;
+};
+
+struct css_set {
+  struct cgroup* dfl_cgrp;
+};
+
+typedef struct {
+  unsigned int val;
+} kuid_t;
+
+struct cred {
+  kuid_t uid;
+};
+
 struct task_struct {
   struct thread_struct thread;
   unsigned int flags; /* PF_* */
@@ -67,6 +96,8 @@ struct task_struct {
   struct mm_struct* mm;
   struct signal_struct* signal;
   struct pid* thread_pid;
+  const struct cred* cred;
+  struct css_set* cgroups;
   unsigned in_execve : 1;
   unsigned in_iowait : 1;
 };

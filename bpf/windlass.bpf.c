@@ -24,6 +24,7 @@
 #include "windlass_walk.h"
 
 #include "windlass_event.bpf.h"
+#include "windlass_filter.bpf.h"
 #include "windlass_ids.bpf.h"
 #include "windlass_machine.bpf.h"
 #include "windlass_options.bpf.h"
@@ -330,6 +331,10 @@ WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
   st->samples++;
   int known = wl_has_process(trail, key, (__u32)ids); /* only targets are kept */
   if ((__u32)ids == 0 || (!known && !wl_is_sampled(key))) {
+    st->idle++;
+    return 0;
+  }
+  if (wl_filters.used && !wl_passes_filters((__u64)bpf_get_current_task())) {
     st->idle++;
     return 0;
   }

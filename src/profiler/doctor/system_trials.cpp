@@ -19,6 +19,7 @@
 #include "windlass_process_layout.h"
 
 // Has variables of its types.
+#include "windlass_filter_layout.h"
 #include "windlass.skel.h"
 
 namespace windlass::profiler {

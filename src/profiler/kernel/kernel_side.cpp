@@ -305,6 +305,7 @@ void KernelSideImpl::size_maps() {
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
   data.wl_can_be_interrupted = event_of(EventKind::kProbe) != nullptr ? 1 : 0;
   data.wl_shortest_wait = shortest_wait();
+  std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
   data.wl_pidns_ino = options_.pid_namespace;
 }
