@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,10 @@
 
 #include <fmt/format.h>
 
+#include "os/proc_file.h"
+#include "profiler/processes/cgroup_tree.h"
 #include "profiler/processes/process_labels.h"
+#include "profiler/processes/sample_filter.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -88,10 +92,36 @@ TEST_F(Podman, NameIdAndGroup) {
   const auto others = labels.of(other);
   EXPECT_EQ(value_of(others, "container.id"), other_id);
   EXPECT_EQ(value_of(others, "container.name"), "other-box");
+  // SetUp() has made mounts that the first process does not see.
+  EXPECT_EQ(profiler::machine_root(), ::access("/proc/1/root/", X_OK) == 0 ? "/proc/1/root" : "");
   // The monitor, its parent, is outside.
   const CommandResult monitor = run(fmt::format("ps -o ppid= -p {}", pid));
   EXPECT_EQ(value_of(labels.of(static_cast<std::uint32_t>(std::atoi(monitor.output.c_str()))), "container.id"),
             "(none)");
+}
+
+// What a kernel program would compare is the number of the group's folder.
+TEST_F(Podman, AFilterOfItsGroup) {
+  using enum profiler::FilterKind;
+  profiler::FilterPlaces places;
+  places.cgroup_mount = profiler::find_cgroup_mount(os::read_proc_file("/proc/self/mountinfo"));
+  if (places.cgroup_mount.empty()) GTEST_SKIP() << "cgroup v2 is not mounted";
+  places.containers.stores = {folder_ + "/store"};
+  std::uint32_t pid = 0, other = 0;
+  const std::string id = start("--name my-box", pid);
+  start("--name other-box", other);
+  const std::string path = value_of(profiler::ProcessLabels({}).of(pid), "process.linux.cgroup");
+  struct stat status {};
+  ASSERT_EQ(::stat((places.cgroup_mount + path).c_str(), &status), 0);
+  const std::vector<std::uint64_t> expected = {status.st_ino};  // the id, since Linux 5.5
+  for (const profiler::FilterOption& option :
+       {profiler::FilterOption{kCgroup, path}, profiler::FilterOption{kCgroup, places.cgroup_mount + path},
+        profiler::FilterOption{kContainer, "my-box"}, profiler::FilterOption{kContainer, id},
+        profiler::FilterOption{kContainer, id.substr(0, 12)}}) {
+    const auto filter = profiler::make_filter({&option, 1}, places);
+    ASSERT_TRUE(filter) << filter.error();
+    EXPECT_EQ(filter->wanted.cgroups, expected) << option.value;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "profiler/processes/container_records.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 
 #include "profiler/processes/cgroup_names.h"
@@ -113,6 +114,13 @@ std::string parse_graph_root(std::string_view text) {
       return std::string(value.substr(1, value.find('"', 1) - 1));
   }
   return {};
+}
+
+std::string machine_root() {
+  std::error_code error;
+  const auto first = std::filesystem::read_symlink("/proc/1/ns/mnt", error);
+  const auto own = std::filesystem::read_symlink("/proc/self/ns/mnt", error);
+  return first.empty() || own.empty() || first == own ? "" : "/proc/1/root";
 }
 
 ContainerRecords::ContainerRecords(ContainerPlaces places) : places_(std::move(places)) {

@@ -28,6 +28,10 @@ struct ContainerPlaces {
   std::string kubelet{};              // KubeletAddress::parse(); empty: is not asked
 };
 
+// The folder in which the machine's "/" is, as ContainerPlaces::root: "/proc/1/root" if the first process has other
+// mounts, as for a recorder in a container that sees all processes; else empty.
+[[nodiscard]] std::string machine_root();
+
 // Not thread-safe. What is found is kept; what is not is looked for again after kAgain.
 class ContainerRecords {
  public:

@@ -27,15 +27,23 @@ std::map<std::uint32_t, User> parse_passwd(std::string_view text) {
   return users;
 }
 
-const User* UserNames::find(std::uint32_t number) {
-  const auto found = users_.find(number);
-  if (found != users_.end()) return &found->second;
+void UserNames::read_again() {
   const auto now = std::chrono::steady_clock::now();
-  if (now < next_) return nullptr;
+  if (now < next_) return;
   next_ = now + kAgain;
   users_ = parse_passwd(read_state_file(path_, kMostBytes));
-  const auto again = users_.find(number);
-  return again != users_.end() ? &again->second : nullptr;
+}
+
+const User* UserNames::find(std::uint32_t number) {
+  if (!users_.contains(number)) read_again();
+  const auto found = users_.find(number);
+  return found != users_.end() ? &found->second : nullptr;
+}
+
+std::optional<std::uint32_t> UserNames::number_of(std::string_view name) {
+  read_again();
+  const auto found = std::ranges::find(users_, name, [](const auto& entry) { return entry.second.name; });
+  return found != users_.end() ? std::optional(found->first) : std::nullopt;
 }
 
 }  // namespace windlass::profiler

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,8 +27,11 @@ class UserNames {
   explicit UserNames(std::string path) : path_(std::move(path)) {}
   // Null where the file does not name the user: those of LDAP and the like.
   [[nodiscard]] const User* find(std::uint32_t number);
+  [[nodiscard]] std::optional<std::uint32_t> number_of(std::string_view name);
 
  private:
+  void read_again();
+
   std::string path_;
   std::map<std::uint32_t, User> users_;
   std::chrono::steady_clock::time_point next_;
