@@ -16,6 +16,8 @@ constexpr std::string_view kContainerd[] = {"/run/containerd", "/run/k3s/contain
                                             "/var/snap/microk8s/common/run/containerd"};
 constexpr std::string_view kNamespaces[] = {"k8s.io", "default"};  // of the kubelet, of nerdctl and ctr
 constexpr std::string_view kDrivers[] = {"overlay", "vfs", "btrfs", "zfs"};
+constexpr std::string_view kDataRoot = "/var/lib/docker";
+constexpr std::string_view kSnapDataRoot = "/var/snap/docker/common/var-lib-docker";
 constexpr std::string_view kGraphRoot = "/var/lib/containers/storage";
 constexpr std::size_t kMostSettings = std::size_t{1} << 20;
 
@@ -116,6 +118,14 @@ std::string parse_graph_root(std::string_view text) {
   return {};
 }
 
+std::string parse_data_root(std::string_view text) {
+  std::string root;
+  const bool read = read_json_strings(text, {.string = [&](const JsonPath& path, std::string& value) {
+                                        if (is_at(path, {"data-root"})) root = std::move(value);
+                                      }});
+  return read ? root : "";
+}
+
 std::string machine_root() {
   std::error_code error;
   const auto first = std::filesystem::read_symlink("/proc/1/ns/mnt", error);
@@ -126,6 +136,8 @@ std::string machine_root() {
 ContainerRecords::ContainerRecords(ContainerPlaces places) : places_(std::move(places)) {
   graph_root_ = parse_graph_root(read_state_file(places_.root + "/etc/containers/storage.conf", kMostSettings));
   if (graph_root_.empty()) graph_root_ = kGraphRoot;
+  data_root_ = parse_data_root(read_state_file(places_.root + "/etc/docker/daemon.json", kMostSettings));
+  if (data_root_.empty()) data_root_ = kDataRoot;
   if (const auto address = KubeletAddress::parse(places_.kubelet)) kubelet_.emplace(*address);
 }
 
@@ -146,7 +158,10 @@ ContainerRecord ContainerRecords::read(const std::string& id, const std::string&
     path.append(folder).append("/").append(id).append(name);
     return read_state_file(path, kMostBytes);
   };
-  if (auto record = parse_docker_config(text("/var/lib/docker/containers", "/config.v2.json"))) return *record;
+  std::vector<std::string> dockers = {data_root_, std::string(kSnapDataRoot)};
+  if (!home.empty()) dockers.push_back(home + "/.local/share/docker");
+  for (const std::string& docker : dockers)
+    if (auto record = parse_docker_config(text(docker + "/containers", "/config.v2.json"))) return *record;
   for (const std::string_view folder : kContainerd)
     for (const std::string_view space : kNamespaces) {
       const std::string tasks = std::string(folder) + "/io.containerd.runtime.v2.task/" + std::string(space);

@@ -22,6 +22,9 @@ namespace windlass::profiler {
 // The value of `graphroot` in a storage.conf (containers-storage.conf(5)); empty if there is none.
 [[nodiscard]] std::string parse_graph_root(std::string_view text);
 
+// "data-root" of Docker's daemon.json; empty if there is none.
+[[nodiscard]] std::string parse_data_root(std::string_view text);
+
 struct ContainerPlaces {
   std::string root{};                 // the folder in which the machine's own "/" is; empty: "/"
   std::vector<std::string> stores{};  // of podman, besides the usual ones
@@ -52,7 +55,7 @@ class ContainerRecords {
   void add_storage_name(const std::string& id, const std::string& home, ContainerRecord& record) const;
 
   ContainerPlaces places_;
-  std::string graph_root_;
+  std::string graph_root_, data_root_;
   std::optional<Kubelet> kubelet_;
   std::map<std::string, Kept> kept_;
 };

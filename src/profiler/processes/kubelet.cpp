@@ -30,12 +30,17 @@ class PodReader {
   void string(const JsonPath& path, std::string& value) {
     if (path.size() < 4 || path[0] != "items" || path[1] != "[]") return;
     if (path.size() == 4 && path[2] == "metadata") {
-      if (path[3] == "name") pod_.pod = std::move(value);
-      if (path[3] == "namespace") pod_.pod_namespace = std::move(value);
-      if (path[3] == "uid") pod_.pod_uid = std::move(value);
+      if (path[3] == "name")
+        pod_.pod = std::move(value);
+      else if (path[3] == "namespace")
+        pod_.pod_namespace = std::move(value);
+      else if (path[3] == "uid")
+        pod_.pod_uid = std::move(value);
     } else if (path.size() == 6 && is_status(path)) {
-      if (path[5] == "name") container_.second.pod_container = std::move(value);
-      if (path[5] == "containerID") set_id(value);
+      if (path[5] == "name")
+        container_.second.pod_container = std::move(value);
+      else if (path[5] == "containerID")
+        set_id(value);
     }
   }
   void end(const JsonPath& path) {

@@ -183,6 +183,22 @@ TEST_F(Machine, EachRuntimesFile) {
   EXPECT_EQ(find(kId), "my-dock|docker||||");
 }
 
+TEST_F(Machine, DockerElsewhere) {
+  write("/etc/docker/daemon.json", R"({"log-opts":{"data-root":"/no"},"data-root":"/srv/docker"})");
+  write("/srv/docker/containers/" + kId + "/config.v2.json", docker_config("/moved"));
+  EXPECT_EQ(find(kId), "moved|docker||||");
+  write("/home/u/.local/share/docker/containers/" + kOther + "/config.v2.json", docker_config("/own"));
+  EXPECT_EQ(find(kOther), "|||||");
+  EXPECT_EQ(find(kOther, "/home/u"), "own|docker||||");
+  EXPECT_EQ(parse_data_root(R"({"data-root":"/x")"), "");
+}
+
+// Text of others stays as it is.
+TEST(ContainerRecords, HostileNames) {
+  EXPECT_EQ(parse_docker_config(docker_config("/a\\u001b]0;x\\u0007\\u202e")).value().name,
+            "a\x1b]0;x\x07\xe2\x80\xae");
+}
+
 TEST_F(Machine, AStoreElsewhere) {
   write("/etc/containers/storage.conf", "[storage]\ngraphroot = \"/srv/store\"\n");
   write("/srv/store/vfs-containers/containers.json", storage(kId, "\"box\""));
@@ -194,7 +210,8 @@ TEST_F(Machine, AStoreElsewhere) {
 
 // An id is part of paths, and may be whatever a cgroup is called.
 TEST_F(Machine, AnIdThatIsNone) {
-  write("/var/lib/docker/containers/config.v2.json", docker_config("/up"));
+  write("/var/lib/docker/containers/config.v2.json", docker_config("/here"));
+  write("/var/lib/docker/config.v2.json", docker_config("/up"));
   EXPECT_EQ(find(".."), "|||||");
   EXPECT_EQ(find(""), "|||||");
 }
