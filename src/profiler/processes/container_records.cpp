@@ -44,9 +44,10 @@ constexpr Known kKnown[] = {
     {"nerdctl/name", &ContainerRecord::name, "containerd"},
 };
 
-void take(std::string_view key, std::string& value, ContainerRecord& record) {
+// `by_any`: only what several runtimes write.
+void take(std::string_view key, std::string& value, bool by_any, ContainerRecord& record) {
   const auto* known = std::ranges::find(kKnown, key, &Known::key);
-  if (known == std::end(kKnown)) return;
+  if (known == std::end(kKnown) || (by_any && !known->runtime.empty())) return;
   record.*known->value = std::move(value);
   if (!known->runtime.empty()) record.runtime = known->runtime;
 }
@@ -60,7 +61,7 @@ std::optional<ContainerRecord> parse_docker_config(std::string_view text) {
                                         if (is_at(path, {"Name"}))
                                           record.name = value.starts_with('/') ? value.substr(1) : std::move(value);
                                         else if (path.size() == 3 && path[0] == "Config" && path[1] == "Labels")
-                                          take(path[2], value, record);
+                                          take(path[2], value, true, record);
                                       }});
   if (!read || record.name.empty()) return std::nullopt;
   return record;
@@ -72,7 +73,7 @@ std::optional<ContainerRecord> parse_bundle(std::string_view text) {
                                         if (path.size() != 2 || path[0] != "annotations") return;
                                         if (path[1] == "io.container.manager" && value == "cri-o")
                                           record.runtime = "cri-o";
-                                        take(path[1], value, record);
+                                        take(path[1], value, false, record);
                                       }});
   if (!read || !record.is_known()) return std::nullopt;
   return record;
@@ -161,7 +162,10 @@ ContainerRecord ContainerRecords::read(const std::string& id, const std::string&
   std::vector<std::string> dockers = {data_root_, std::string(kSnapDataRoot)};
   if (!home.empty()) dockers.push_back(home + "/.local/share/docker");
   for (const std::string& docker : dockers)
-    if (auto record = parse_docker_config(text(docker + "/containers", "/config.v2.json"))) return *record;
+    if (auto record = parse_docker_config(text(docker + "/containers", "/config.v2.json"))) {
+      // An image can have any label, too.
+      return in_pod ? *record : ContainerRecord{.name = record->name, .runtime = record->runtime};
+    }
   for (const std::string_view folder : kContainerd)
     for (const std::string_view space : kNamespaces) {
       const std::string tasks = std::string(folder) + "/io.containerd.runtime.v2.task/" + std::string(space);

@@ -183,6 +183,16 @@ TEST_F(Machine, EachRuntimesFile) {
   EXPECT_EQ(find(kId), "my-dock|docker||||");
 }
 
+// An image brings labels along, so these alone make no pod, and no other runtime.
+TEST_F(Machine, LabelsOfAnImage) {
+  const std::string labels =
+      R"("io.kubernetes.pod.name":"web-1","nerdctl/name":"x","io.kubernetes.cri.sandbox-name":"y")";
+  write("/var/lib/docker/containers/" + kId + "/config.v2.json", docker_config("/box", labels));
+  EXPECT_EQ(find(kId), "box|docker|web-1|||");
+  ContainerRecords records({.root = root_, .stores = {}, .kubelet = {}});
+  EXPECT_EQ(shown(records.find(kId, "", false)), "box|docker||||");
+}
+
 TEST_F(Machine, DockerElsewhere) {
   write("/etc/docker/daemon.json", R"({"log-opts":{"data-root":"/no"},"data-root":"/srv/docker"})");
   write("/srv/docker/containers/" + kId + "/config.v2.json", docker_config("/moved"));
