@@ -128,7 +128,9 @@ int windlass_resting(struct bpf_iter__task* ctx) {
   struct wl_wait wait = {.since = bpf_ktime_get_ns(), .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
   wait.key.hash = wl_mix(wait.since, thread);
   if (!wait.key.tgid || !wl_is_sampled(wait.key.tgid)) return 0;
-  if (wl_filters.used && !wl_passes_filters((__u64)task)) return 0;
+  __u64 address = 0; /* as a number, which functions of their own take */
+  bpf_probe_read_kernel(&address, sizeof address, &ctx->task);
+  if (wl_filters.used && !wl_passes_filters(address)) return 0;
   if (bpf_map_update_elem(&waits, &thread, &wait, BPF_NOEXIST)) return 0; /* it ran meanwhile */
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);

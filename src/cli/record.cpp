@@ -23,6 +23,7 @@
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/record_output.h"
+#include "cli/sample_options.h"
 #include "cli/silent.h"
 #include "cli/stop_signals.h"
 #include "cli/view.h"
@@ -270,6 +271,8 @@ void register_record(CLI::App& app, int& status) {
                       ->check(number_between(1, 0x7fffffff));
   command->add_flag("--children", arguments->recorder.children, "the children that it has already, too")
       ->needs(targets);
+  add_filter_options(*command, arguments->recorder.filters);
+  add_label_options(*command, arguments->recorder);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
   command
       ->add_option("--btf", arguments->recorder.btf_path,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -178,6 +179,26 @@ std::expected<SampleFilter, std::string> make_filter(std::span<const FilterOptio
     make_unique(numbers->users);
   }
   return filter;
+}
+
+std::expected<wl_filters, std::string> filters_of(const SampleFilter& filter) {
+  wl_filters filters{};
+  const auto fill = [&](const FilterNumbers& from, wl_filter_list& to) {
+    if (std::max({from.cgroups.size(), from.thread_names.size(), from.users.size()}) > WL_MAX_FILTERS) return false;
+    to.comms = static_cast<__u32>(from.thread_names.size());
+    to.uids = static_cast<__u32>(from.users.size());
+    to.cgroups = static_cast<__u32>(from.cgroups.size());
+    for (std::size_t i = 0; i < from.thread_names.size(); ++i)
+      std::memcpy(to.comm[i], from.thread_names[i].data(), sizeof to.comm[i]);
+    std::ranges::copy(from.users, to.uid);
+    std::ranges::copy(from.cgroups, to.cgroup);
+    if (to.comms + to.uids + to.cgroups != 0) filters.used = 1;
+    return true;
+  };
+  if (fill(filter.wanted, filters.only) && fill(filter.excluded, filters.except)) return filters;
+  return std::unexpected(
+      fmt::format("more than {} names, users or cgroups to filter by. Way out: fewer; a cgroup holds those below it",
+                  WL_MAX_FILTERS));
 }
 
 }  // namespace windlass::profiler

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profiler/processes/container_records.h"
+#include "windlass_filter_layout.h"
 
 namespace windlass::profiler {
 
@@ -49,5 +50,8 @@ struct FilterPlaces {
 // error is a sentence with the way out.
 [[nodiscard]] std::expected<SampleFilter, std::string> make_filter(std::span<const FilterOption> options,
                                                                    const FilterPlaces& places);
+
+// As the kernel side has it. The error is a sentence: there is room for WL_MAX_FILTERS of a kind.
+[[nodiscard]] std::expected<wl_filters, std::string> filters_of(const SampleFilter& filter);
 
 }  // namespace windlass::profiler

@@ -15,13 +15,20 @@ constexpr std::uint32_t kSharedAnonymous = 0;  // no process has the number 0
 // The label sets of a profile, made as they are asked for.
 class LabelSets {
  public:
-  explicit LabelSets(profile::Profile& profile) : profile_(profile) {}
+  LabelSets(profile::Profile& profile, std::span<const ProcessLabelSets::Set> of_processes)
+      : profile_(profile), of_processes_(of_processes) {}
 
-  // "reason" = "futex".
-  std::uint32_t of_reason(std::uint16_t reason) {
-    if (reason == 0) return 0;
-    const auto [known, is_new] = by_reason_.try_emplace(reason, static_cast<std::uint32_t>(profile_.label_sets.size()));
-    if (is_new) profile_.label_sets.push_back({{string(kWaitReasonLabel), string(wait_reason(reason))}});
+  // Of a process's set, and "reason" = "futex".
+  std::uint32_t of(std::uint32_t process, std::uint16_t reason) {
+    if (process >= of_processes_.size()) process = 0;
+    if (process == 0 && reason == 0) return 0;
+    const auto [known, is_new] =
+        known_.try_emplace({process, reason}, static_cast<std::uint32_t>(profile_.label_sets.size()));
+    if (!is_new) return known->second;
+    std::vector<profile::Label>& set = profile_.label_sets.emplace_back();
+    if (process != 0)
+      for (const Label& label : of_processes_[process]) set.push_back({string(label.key), string(label.value)});
+    if (reason != 0) set.push_back({string(kWaitReasonLabel), string(wait_reason(reason))});
     return known->second;
   }
 
@@ -33,7 +40,8 @@ class LabelSets {
   }
 
   profile::Profile& profile_;
-  std::map<std::uint16_t, std::uint32_t> by_reason_;
+  std::span<const ProcessLabelSets::Set> of_processes_;
+  std::map<std::pair<std::uint32_t, std::uint16_t>, std::uint32_t> known_;
   std::map<std::string, std::uint32_t> strings_;
 };
 
@@ -83,7 +91,7 @@ std::uint16_t Aggregator::comm(std::string_view text) {
 
 std::uint64_t Aggregator::Origin::hash() const {
   const std::uint64_t rest = std::uint64_t{comm} << 32 | std::uint64_t{event} << 16 | reason;
-  return mix(mix(tgid, tid), rest) >> 16;
+  return mix(mix(mix(tgid, tid), rest), labels) >> 16;
 }
 
 std::uint64_t Aggregator::SampleKey::hash() const {
@@ -91,7 +99,7 @@ std::uint64_t Aggregator::SampleKey::hash() const {
 }
 
 std::uint32_t Aggregator::origin(const StackRecord& stack) {
-  const Origin origin{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason};
+  const Origin origin{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
   const auto known = origin_numbers_.find(origin.hash(), [&](std::uint32_t i) { return origins_[i] == origin; });
   if (known) return *known;
   const auto number = static_cast<std::uint32_t>(origins_.size());
@@ -221,7 +229,7 @@ void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill
 }
 
 profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                   const CodeNames& names) const {
+                                   const CodeNames& names, std::span<const ProcessLabelSets::Set> labels) const {
   profile::Profile profile;
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
@@ -254,7 +262,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     }
   }
   const auto total = totals(counts, unknown);
-  LabelSets labels(profile);
+  LabelSets label_sets(profile, labels);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     if (total[i].count == 0) continue;
     const SampleKey& key = samples_[i].key;
@@ -268,7 +276,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     sample.pid = origin.tgid;
     sample.tid = origin.tid;
     sample.comm = origin.comm == kNoComm ? profile::kNone : origin.comm;
-    sample.labels = labels.of_reason(origin.reason);
+    sample.labels = label_sets.of(origin.labels, origin.reason);
     sample.end = key.end;
     sample.certainty = key.certainty;
   }

@@ -19,6 +19,7 @@
 #include "profiler/profile/profile.h"
 #include "profiler/samples/code_names.h"
 #include "profiler/samples/number_table.h"
+#include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/stack_tree.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
@@ -31,6 +32,7 @@ struct StackRecord {
   std::string_view comm;
   std::uint16_t event = 0;   // which of the recording's
   std::uint16_t reason = 0;  // wl_wait_reason
+  std::uint32_t labels = 0;  // of ProcessLabelSets
   std::uint8_t end = WL_END_COMPLETE;
   std::uint8_t certainty = WL_DESCRIBED;
   std::span<const std::uint64_t> kernel;
@@ -70,10 +72,12 @@ class Aggregator {
   }
 
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
-  // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names.
+  // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names,
+  // and `labels` are what StackRecord::labels counts.
   using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
   [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                       const CodeNames& names = {}) const;
+                                       const CodeNames& names = {},
+                                       std::span<const ProcessLabelSets::Set> labels = {}) const;
 
   struct Truncation {
     std::uint8_t end;
@@ -97,6 +101,7 @@ class Aggregator {
     std::uint32_t tgid, tid;
     std::uint16_t comm;  // in strings_; kNoComm
     std::uint16_t event, reason;
+    std::uint32_t labels;
     bool operator==(const Origin&) const = default;
     [[nodiscard]] std::uint64_t hash() const;
   };

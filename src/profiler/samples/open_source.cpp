@@ -34,8 +34,8 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   if (!kernel) {
     SystemError& error = kernel.error();
     const bool only_clock = options.events.size() == 1 && options.events.front().kind == EventKind::kCpuClock;
-    if (!only_clock) {
-      error.text = "without BPF only -e cpu can be recorded: " + error.text;
+    if (error.kind == RefusalKind::kPrivilege && (!only_clock || options.filters.used != 0)) {
+      error.text = "without BPF only -e cpu can be recorded, and nothing filtered: " + error.text;
       return std::unexpected(std::move(error));
     }
     if (error.kind == RefusalKind::kPrivilege && !targets.everything())

@@ -11,8 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "os/proc_file.h"
 #include "os/readers.h"
 #include "profiler/doctor/system_probe.h"
+#include "profiler/processes/cgroup_tree.h"
 #include "profiler/processes/live_process.h"
 #include "profiler/processes/main_module.h"
 #include "profiler/processes/priority.h"
@@ -92,6 +94,17 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   KernelSideOptions kernel_options;
   kernel_options.frequency = options_.frequency;
   kernel_options.events = options_.events;
+  if (!options_.filters.empty()) {
+    const FilterPlaces places{find_cgroup_mount(os::read_proc_file("/proc/self/mountinfo")), container_places()};
+    const auto refused = [](const std::string& text) {
+      return std::unexpected(SystemError{text, ENOENT, RefusalKind::kMissing});
+    };
+    const auto filter = make_filter(options_.filters, places);
+    if (!filter) return refused(filter.error());
+    const auto filters = filters_of(*filter);
+    if (!filters) return refused(filters.error());
+    kernel_options.filters = *filters;
+  }
   if (command_) kernel_options.held = static_cast<std::uint32_t>(command_->pid());
   kernel_options.btf_path = options_.btf_path;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
@@ -101,6 +114,10 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   // Processes are followed from here on. What was started since they were first looked for is found now.
   if (options_.children) add_children();
   return {};
+}
+
+ContainerPlaces Recorder::container_places() const {
+  return {.root = machine_root(), .stores = {}, .kubelet = options_.kubelet};
 }
 
 void Recorder::make_parts() {
@@ -123,6 +140,13 @@ void Recorder::make_parts() {
       [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); },
       [this](const wl_learned_key& key, const wl_learned& lesson) { source_.samples->teach(key, lesson); });
   intake_->set_budget(budget_);
+  process_labels_ = std::make_unique<ProcessLabels>(options_.labels, container_places());
+  labels_ = ProcessLabelSets([this](std::uint32_t tgid) -> std::optional<ProcessLabelSets::Set> {
+    auto set = process_labels_->of(tgid);
+    if (!read_life_status(tgid).alive()) return std::nullopt;
+    return set;
+  });
+  intake_->set_labels(labels_);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -253,6 +277,9 @@ bool Recorder::take_events(std::uint64_t now, std::uint64_t most_work) {
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
   if (resting_.take(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
+  if (head.type == WL_EVENT_EXEC) labels_.on_exec(head.tgid);
+  if (head.type == WL_EVENT_FORK && size >= sizeof(wl_process_event))
+    labels_.on_fork(head.tgid, static_cast<std::uint32_t>(reinterpret_cast<const wl_process_event&>(head).address));
   (void)follower_->on_kernel(head, size);
 }
 
@@ -371,6 +398,7 @@ NoSamples Recorder::no_samples() const {
   const KernelSideStats stats = source_.samples->stats();
   return {.seconds = seconds_,
           .frequency = std::max(options_.frequency, 1u),
+          .filtered = !options_.filters.empty(),
           .ticks = stats.samples,
           .lost = stats.lost + unknown_counts_,
           .cpu_seconds = cpu_used_,
@@ -384,7 +412,8 @@ profile::Profile Recorder::profile() {
   intake_->with_waiting([&] {
     profile = aggregator_.build(
         counts(), unknown,
-        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
+        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
+        labels_.sets());
   });
   profile.events.clear();
   for (const EventSpec& event : options_.events) profile.events.push_back(profile_event(event, options_.frequency));

@@ -18,12 +18,15 @@
 #include "profiler/processes/module_registry.h"
 #include "profiler/processes/process_events.h"
 #include "profiler/processes/process_follower.h"
+#include "profiler/processes/process_labels.h"
 #include "profiler/processes/process_table.h"
+#include "profiler/processes/sample_filter.h"
 #include "profiler/processes/targets.h"
 #include "profiler/samples/aggregator.h"
 #include "profiler/samples/code_names.h"
 #include "profiler/samples/event_queue.h"
 #include "profiler/samples/open_source.h"
+#include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
@@ -34,8 +37,11 @@ namespace windlass::profiler {
 struct RecorderOptions {
   unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
   std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
-  std::vector<std::uint32_t> targets;          // process ids; empty and no command: the whole machine
-  bool children = false;                       // and the processes that targets have started before
+  LabelOptions labels{.process = false, .executable = false, .build_id = false, .owner = false, .cgroup = false};
+  std::string kubelet;                 // its address, to ask for the names of pods; empty: it is not asked
+  std::vector<FilterOption> filters;   // which threads are sampled of these
+  std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
+  bool children = false;               // and the processes that targets have started before
   std::vector<std::string> command;
   double duration = 0;   // seconds; 0 = until stopped
   std::string btf_path;  // the kernel's type information; empty: its own
@@ -97,6 +103,7 @@ class Recorder {
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
+  [[nodiscard]] ContainerPlaces container_places() const;
   void make_parts();
 
   std::expected<void, SystemError> begin(int stop_descriptor);
@@ -135,6 +142,8 @@ class Recorder {
   Aggregator aggregator_;
   EventQueue queue_;
   RestingThreads resting_;
+  std::unique_ptr<ProcessLabels> process_labels_;
+  ProcessLabelSets labels_;
 
   std::uint64_t now_ = 0;  // of the round
   std::uint64_t start_unix_ns_ = 0;

@@ -15,18 +15,6 @@
 namespace windlass::profiler {
 namespace {
 
-StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty) {
-  StackRecord stack;
-  stack.tgid = head.tgid;
-  stack.tid = head.tid;
-  stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
-  stack.event = head.event;
-  stack.reason = head.reason;
-  stack.end = end;
-  stack.certainty = certainty;
-  return stack;
-}
-
 // A wait's event is its begin.
 bool counts_at_once(const wl_event_head& head) { return head.reason == 0; }
 
@@ -38,6 +26,19 @@ bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
     case WL_EVENT_RAW: on_raw(event, size); return true;
     default: return false;
   }
+}
+
+StackRecord SampleIntake::record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty) {
+  StackRecord stack;
+  stack.tgid = head.tgid;
+  stack.tid = head.tid;
+  stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
+  stack.event = head.event;
+  stack.reason = head.reason;
+  if (labels_ != nullptr) stack.labels = labels_->of(head.tgid);
+  stack.end = end;
+  stack.certainty = certainty;
+  return stack;
 }
 
 const MapSet* SampleIntake::maps_of(std::uint32_t tgid) const {
@@ -278,6 +279,7 @@ void SampleIntake::forget_gone() {
   unwinder_.keep_only(known);
   interpreted_names_.keep_only(known);
   names_.keep_only(known);
+  if (labels_ != nullptr) labels_->keep_only(known);
 }
 
 }  // namespace windlass::profiler

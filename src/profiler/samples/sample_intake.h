@@ -12,6 +12,7 @@
 #include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/interpreted_names.h"
 #include "profiler/samples/late_samples.h"
+#include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
 #include "profiler/samples/window_cache.h"
@@ -44,6 +45,9 @@ class SampleIntake {
     budget_ = &budget;
     unwinder_.set_budget(budget);
   }
+
+  // Its processes' labels are the samples'; it must outlive this.
+  void set_labels(ProcessLabelSets& labels) { labels_ = &labels; }
 
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
@@ -84,6 +88,7 @@ class SampleIntake {
                                                     bool late);
   [[nodiscard]] std::uint32_t name_late(const wl_event_head& head, std::uint64_t epoch, std::uint64_t frame,
                                         const CodePlace& place, std::uint64_t now);
+  [[nodiscard]] StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty);
   std::size_t add(const WalkedSample& sample, bool late);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
@@ -98,6 +103,7 @@ class SampleIntake {
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
+  ProcessLabelSets* labels_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;

@@ -1,0 +1,127 @@
+#include "cli/sample_options.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace windlass::cli {
+namespace {
+
+using profiler::FilterKind;
+using profiler::LabelOptions;
+
+struct Filter {
+  const char* name;
+  FilterKind kind;
+  const char* argument;
+  const char* help;
+};
+constexpr Filter kFilters[] = {
+    {"--comm", FilterKind::kThreadName, "NAME", "only threads of this name, up to 15 bytes of it (repeatable)"},
+    {"--uid", FilterKind::kUser, "USER", "only threads of this user, by name or number (repeatable)"},
+    {"--cgroup", FilterKind::kCgroup, "PATH", "only threads in this cgroup (version 2) and below (repeatable)"},
+    {"--container", FilterKind::kContainer, "NAME", "only threads of this container, by name or id (repeatable)"},
+};
+
+struct Kind {
+  const char* name;
+  bool LabelOptions::*wanted;
+};
+constexpr Kind kKinds[] = {
+    {"process", &LabelOptions::process},     {"executable", &LabelOptions::executable},
+    {"build-id", &LabelOptions::build_id},   {"owner", &LabelOptions::owner},
+    {"cgroup", &LabelOptions::cgroup},       {"unit", &LabelOptions::unit},
+    {"container", &LabelOptions::container}, {"kubernetes", &LabelOptions::kubernetes},
+};
+
+std::string kinds_text() {
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// "all", "none", or kinds with commas between.
+std::string choose_kinds(const std::string& text, LabelOptions& options) {
+  for (const Kind& kind : kKinds) options.*kind.wanted = text == "all";
+  if (text == "all" || text == "none") return {};
+  for (const std::string& name : CLI::detail::split(text, ',')) {
+    const auto* const kind = std::ranges::find_if(kKinds, [&](const Kind& one) { return name == one.name; });
+    if (kind == std::end(kKinds))
+      return fmt::format("there are no labels {}. Way out: all, none, or some of {}", name, kinds_text());
+    options.*kind->wanted = true;
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& filters) {
+  for (const Filter& filter : kFilters)
+    command
+        .add_option_function<std::vector<std::string>>(
+            filter.name,
+            [&filters, kind = filter.kind](const std::vector<std::string>& values) {
+              for (const std::string& value : values) filters.push_back({kind, value, false});
+            },
+            filter.help)
+        ->type_name(filter.argument)
+        ->allow_extra_args(false);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--exclude",
+          [&filters](const std::vector<std::string>& values) {
+            for (const std::string& value : values) filters.push_back(*profiler::parse_exclude(value));
+          },
+          "none of these threads: comm=NAME, uid=USER, cgroup=PATH, container=NAME (repeatable)")
+      ->check([](const std::string& text) {
+        const auto filter = profiler::parse_exclude(text);
+        return filter ? std::string() : filter.error();
+      })
+      ->type_name("KIND=VALUE")
+      ->allow_extra_args(false);
+}
+
+void add_label_options(CLI::App& command, profiler::RecorderOptions& options) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--label",
+          [&options](const std::vector<std::string>& values) {
+            for (const std::string& text : values) {
+              const std::size_t mark = text.find('=');
+              options.labels.fixed.push_back({text.substr(0, mark), text.substr(mark + 1)});
+            }
+          },
+          "a label that every sample gets (repeatable)")
+      ->check([](const std::string& text) {
+        const std::size_t mark = text.find('=');
+        return mark == 0 || mark == std::string::npos
+                   ? fmt::format("{} is no label. Way out: KEY=VALUE, as version=1.2", text)
+                   : std::string();
+      })
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--label-env", options.labels.environment,
+                  "a variable of each process's environment that becomes its label env.NAME (repeatable)")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command
+      .add_option_function<std::string>(
+          "--labels", [](const std::string&) {}, "which labels processes get: all, none, or some of " + kinds_text())
+      ->default_str("unit,container,kubernetes")
+      ->check([&options](const std::string& text) { return choose_kinds(text, options.labels); })
+      ->type_name("KINDS");
+  command
+      .add_option("--kubelet", options.kubelet,
+                  "where a kubelet answers without TLS, to ask for the names of pods: http://127.0.0.1:10255")
+      ->check([](const std::string& text) {
+        const auto address = profiler::KubeletAddress::parse(text);
+        return address ? std::string() : address.error();
+      })
+      ->type_name("URL");
+}
+
+}  // namespace windlass::cli

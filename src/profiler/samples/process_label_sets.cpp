@@ -1,0 +1,38 @@
+#include "profiler/samples/process_label_sets.h"
+
+#include <utility>
+
+namespace windlass::profiler {
+
+std::uint32_t ProcessLabelSets::of(std::uint32_t tgid) {
+  if (!read_) return 0;
+  if (const auto found = known_.find(tgid); found != known_.end()) return found->second;
+  const std::uint32_t number = number_of(read_(tgid).value_or(Set{}));
+  known_.emplace(tgid, number);
+  return number;
+}
+
+void ProcessLabelSets::on_fork(std::uint32_t parent, std::uint32_t child) {
+  if (read_) known_.insert_or_assign(child, of(parent));
+}
+
+void ProcessLabelSets::on_exec(std::uint32_t tgid) {
+  if (!read_) return;
+  if (auto now = read_(tgid)) known_.insert_or_assign(tgid, number_of(std::move(*now)));
+}
+
+void ProcessLabelSets::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::erase_if(known_, [&](const auto& entry) { return !known(entry.first); });
+}
+
+std::uint32_t ProcessLabelSets::number_of(Set set) {
+  const auto found = numbers_.find(set);
+  if (found != numbers_.end()) return found->second;
+  if (sets_.size() >= kMostSets) return 0;
+  const auto number = static_cast<std::uint32_t>(sets_.size());
+  sets_.push_back(set);
+  numbers_.emplace(std::move(set), number);
+  return number;
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,45 @@
+// The labels of sampled processes, each set once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/processes/process_labels.h"
+
+namespace windlass::profiler {
+
+// One thread only.
+class ProcessLabelSets {
+ public:
+  static constexpr std::size_t kMostSets = 65536;  // then processes have no labels
+
+  using Set = std::vector<Label>;
+  // What a process's labels are now; nothing if it has gone. An empty function: processes have none.
+  using Read = std::function<std::optional<Set>(std::uint32_t tgid)>;
+  explicit ProcessLabelSets(Read read = {}) : read_(std::move(read)) {}
+
+  // The number of the process's set, which is read at the first call. 0 is the empty set.
+  std::uint32_t of(std::uint32_t tgid);
+  // A process begins with its parent's.
+  void on_fork(std::uint32_t parent, std::uint32_t child);
+  // It is read anew. One that has gone keeps what it had.
+  void on_exec(std::uint32_t tgid);
+  // Drops the processes for which known(tgid) is false.
+  void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
+
+  [[nodiscard]] const std::vector<Set>& sets() const { return sets_; }
+
+ private:
+  std::uint32_t number_of(Set set);
+
+  Read read_;
+  std::unordered_map<std::uint32_t, std::uint32_t> known_;  // by tgid
+  std::vector<Set> sets_{{}};
+  std::map<Set, std::uint32_t> numbers_{{{}, 0}};
+};
+
+}  // namespace windlass::profiler
