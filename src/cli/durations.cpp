@@ -43,9 +43,10 @@ CLI::Option* add_duration(CLI::App& command, const std::string& names, double& s
 CLI::Option* add_optional_duration(CLI::App& command, const std::string& name,
                                    std::optional<std::uint64_t>& nanoseconds, const std::string& help) {
   // A flag, so that `record --off-cpu ./app` does not take the command for a time.
+  static constexpr std::string_view kAny = "true";  // what CLI11 has for a flag without a value
   auto text = std::make_shared<std::string>();
-  return command.add_flag(name + "{0}", *text, help)
-      ->check([](const std::string& given) { return given == "0" ? std::string() : refuse_duration(given); })
+  return command.add_flag(name, *text, help)
+      ->check([](const std::string& given) { return given == kAny ? std::string() : refuse_duration(given); })
       ->each([text, &nanoseconds](const std::string& given) {
         nanoseconds = static_cast<std::uint64_t>(std::llround(parse_duration(given).value_or(0) * 1e9));
       });

@@ -260,7 +260,7 @@ void register_record(CLI::App& app, int& status) {
       })
       ->type_name("EVENT");
   add_optional_duration(*command, "--off-cpu", arguments->off_cpu,
-                        "also where threads wait, and for how long: waits of at least TIME (0)");
+                        "also where threads wait, and for how long; --off-cpu=10ms: waits of at least so long");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

@@ -19,8 +19,9 @@ std::string explain_no_samples(const NoSamples& facts) {
            ": at no clock tick was it in user space, and without BPF the kernel is not sampled, nor a program that "
            "gained privileges by exec (set-user-id). Way out: record longer, or with sudo";
   if (facts.filtered)
-    return none + ": no thread passes the filters, or none of them ran. Way out: fewer of --comm, --uid, --cgroup, "
-                  "--container and --exclude";
+    return none +
+           ": no thread passes the filters, or none of them ran. Way out: fewer of --comm, --uid, --cgroup, "
+           "--container and --exclude";
   // So many periods of CPU time without a single tick are no accident.
   constexpr double kManyPeriods = 20;
   if (facts.cpu_seconds && *facts.cpu_seconds * facts.frequency >= kManyPeriods)

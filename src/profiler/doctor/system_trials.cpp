@@ -16,10 +16,11 @@
 #include "profiler/doctor/kernel_types.h"
 #include "profiler/doctor/online_cpus.h"
 
+#include "windlass_filter_layout.h"
 #include "windlass_process_layout.h"
 
-// Has variables of its types.
-#include "windlass_filter_layout.h"
+// Has variables of these types.
+
 #include "windlass.skel.h"
 
 namespace windlass::profiler {

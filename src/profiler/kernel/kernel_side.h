@@ -39,7 +39,7 @@ struct KernelSideOptions {
   bool all_processes = true;                   // false: only `targets` and what they fork
   std::vector<std::uint32_t> targets;          // process ids (tgid)
   std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
-  wl_filters filters{};                // which threads of these are sampled
+  wl_filters filters{};                        // which threads of these are sampled
   std::uint32_t ring_bytes = 0;                // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
