@@ -114,6 +114,8 @@ TEST_F(Podman, AFilterOfItsGroup) {
   struct stat status {};
   ASSERT_EQ(::stat((places.cgroup_mount + path).c_str(), &status), 0);
   const std::vector<std::uint64_t> expected = {status.st_ino};  // the id, since Linux 5.5
+  const std::string inner = places.cgroup_mount + path + "/inner";
+  ASSERT_EQ(::mkdir(inner.c_str(), 0755), 0);  // the outermost one is compared with
   for (const profiler::FilterOption& option :
        {profiler::FilterOption{kCgroup, path}, profiler::FilterOption{kCgroup, places.cgroup_mount + path},
         profiler::FilterOption{kContainer, "my-box"}, profiler::FilterOption{kContainer, id},
@@ -122,6 +124,7 @@ TEST_F(Podman, AFilterOfItsGroup) {
     ASSERT_TRUE(filter) << filter.error();
     EXPECT_EQ(filter->wanted.cgroups, expected) << option.value;
   }
+  EXPECT_EQ(::rmdir(inner.c_str()), 0);
 }
 
 }  // namespace

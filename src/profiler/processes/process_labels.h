@@ -70,6 +70,7 @@ class ProcessLabels {
   static constexpr std::size_t kMostCgroup = std::size_t{64} << 10;      // the same
   static constexpr std::size_t kMostExecutables = 4096;                  // whose build ids are kept
 
+  // A recorder gives machine_root() as `places.root`.
   explicit ProcessLabels(LabelOptions options, ContainerPlaces places = {});
 
   // Sorted by key, each key once. A label that is not known is not there. Of a process that has gone: the fixed ones.

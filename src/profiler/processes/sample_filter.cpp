@@ -116,8 +116,11 @@ class FilterMaker {
       return std::unexpected(
           "no container in cgroup v2. Way out: an id of podman ps, docker ps or crictl ps, or --cgroup");
     if (found.size() > 1) return std::unexpected(fmt::format("{} containers. Way out: a whole id", found.size()));
+    const std::size_t before = numbers.cgroups.size();
     for (const std::string& path : found.front()->paths)
       if (const auto id = cgroup_id(places_.cgroup_mount + path)) numbers.cgroups.push_back(*id);
+    // An empty list would fit every group.
+    if (numbers.cgroups.size() == before) return std::unexpected("its group has gone. Way out: podman ps, docker ps");
     return {};
   }
 

@@ -147,6 +147,13 @@ TEST(ContainerRecords, Pods) {
     ASSERT_EQ(pods.size(), 1u) << list;
     EXPECT_EQ(shown(pods.at(kId)), "|containerd|web-1|shop|u1|app");
   }
+  const std::string two = R"({"items":[{"metadata":{"name":"a"},"status":{)" +
+                          status_of("containerStatuses", "x", kOther) + R"(}},{"metadata":{"name":"b"},"status":{)" +
+                          status_of("containerStatuses", "y", kId) + "}}]}";
+  const auto both = parse_pods(two);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(shown(both.at(kOther)), "|containerd|a|||x");
+  EXPECT_EQ(shown(both.at(kId)), "|containerd|b|||y");
   EXPECT_EQ(parse_pods(pod_list(status_of("containers", "app", kId))).size(), 0u);
   EXPECT_EQ(parse_pods(pod_list(status_of("containerStatuses", "app", kId)).substr(1)).size(), 0u);
 }

@@ -189,6 +189,27 @@ TEST(ProcessLabels, AProcessThatHasGone) {
   EXPECT_EQ(of_processes.of(0xffffffff), (Labels{{"k", "v"}}));
 }
 
+TEST(ProcessLabels, TheEffectiveUser) {
+  int pipe[2];
+  ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const char done = ::setresuid(1, 65533, 0) == 0 ? 'y' : 'n';
+    (void)!::write(pipe[1], &done, 1);
+    for (;;) ::pause();
+  }
+  char done = 'n';
+  EXPECT_EQ(::read(pipe[0], &done, 1), 1);
+  LabelOptions options = nothing();
+  options.owner = true;
+  const Labels labels = ProcessLabels(options).of(static_cast<std::uint32_t>(pid));
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  for (const int end : pipe) ::close(end);
+  if (done != 'y') GTEST_SKIP() << "no privilege to become somebody else";
+  EXPECT_EQ(labels, (Labels{{"process.owner", "65533"}}));
+}
+
 TEST(ProcessLabels, AFirstThreadThatHasEnded) {
   if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   const test::EndedMainThread process([](void*) -> void* {

@@ -122,6 +122,8 @@ TEST_F(FilterFolder, ContainersThatAreNotThere) {
   EXPECT_EQ(error_of({kContainer, "aaa"}, places), "--container aaa" + none);
   EXPECT_EQ(error_of({kContainer, ""}, places), "--container " + none);
   EXPECT_EQ(error_of({kContainer, "inner"}, places), "--container inner" + none);
+  EXPECT_EQ(error_of({kContainer, first}, places),
+            "--container " + first + ": its group has gone. Way out: podman ps, docker ps");
 }
 
 TEST_F(FilterFolder, GroupsOfATree) {
