@@ -88,14 +88,16 @@ class ReportWriter {
 
   // What else the profile has: "--value off-cpu shows 12.3 s". With a period, an event's two values have equal shares.
   void write_other_values() {
+    std::size_t found = 0;
     for (const auto& [name, type] : named_values(profile_)) {
       const bool same = profile_.events[type.event].period != 0 && type.counts != shown_of(profile_, type.event).counts;
       if (same || (type.event == type_.event && type.counts == type_.counts)) continue;
-      if (const std::uint64_t sum = totals_of(profile_, type).samples; sum != 0)
-        out_.text(
-            coloured(kDim, fmt::format("  --value {} shows {}", shown(name), amount(sum, unit_of(profile_, type)))) +
-            "\n");
+      const std::uint64_t sum = totals_of(profile_, type).samples;
+      if (sum == 0 || ++found > kOtherValues) continue;
+      out_.text(
+          coloured(kDim, fmt::format("  --value {} shows {}\n", shown(name), amount(sum, unit_of(profile_, type)))));
     }
+    if (found > kOtherValues) out_.text(coloured(kDim, fmt::format("  {} more values\n", found - kOtherValues)));
   }
 
   // "LABEL reason: futex 61.2%, epoll_wait 30.1%, 4 more", cut to a line.
@@ -103,7 +105,8 @@ class ReportWriter {
     const std::vector<LabelShares> labels = label_shares(profile_, type_);
     for (std::size_t i = 0; i < std::min(labels.size(), kLabels); ++i) {
       const auto& [key, shares, without] = labels[i];
-      const std::string head = fmt::format("{}LABEL {}:", i == 0 ? "\n" : "", shorten_name(key, options_.width / 4));
+      if (i == 0) out_.text("\n");
+      const std::string head = fmt::format("LABEL {}:", shorten_name(key, options_.width / 4));
       std::string line;
       std::size_t left = shares.size();
       const auto more = [&](std::size_t number) { return fmt::format(" {} more", grouped(number)); };
@@ -271,7 +274,7 @@ class ReportWriter {
   }
 
   static constexpr std::size_t kLinesOfChain = 6;
-  static constexpr std::size_t kLabels = 8;
+  static constexpr std::size_t kLabels = 8, kOtherValues = 16;
 
   const profile::Profile& profile_;
   TextWriter& out_;

@@ -217,6 +217,17 @@ TEST(Values, ByName) {
   EXPECT_EQ(names(), "samples cpu page-faults ");
 }
 
+TEST(Values, TheReportNamesSomeOfMany) {
+  auto p = testing::events_profile();
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    p.events.push_back({.name = "e" + std::to_string(i), .unit = "count", .counted = "e" + std::to_string(i)});
+    p.samples.push_back({.locations = {0}, .count = 5, .event = i + 2});
+  }
+  const auto text = report(p, {});
+  EXPECT_NE(text.find("  --value e13 shows 5\n  6 more values\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("e14"), std::string::npos);
+}
+
 TEST(Values, UnitsAreShown) {
   EXPECT_EQ(amount(1'234'567, "nanoseconds"), "1.23 ms");
   EXPECT_EQ(amount(0, "nanoseconds"), "0 ns");
