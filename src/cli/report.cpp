@@ -16,6 +16,7 @@
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/profile_input.h"
+#include "cli/profile_selection.h"
 #include "os/readers.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
@@ -31,6 +32,8 @@ namespace {
 struct ReportArguments {
   std::string file;
   PdbSearch pdb;
+  ProfileSelection selection;
+  std::string label;
   bool html = false, folded = false, speedscope = false, json = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
@@ -51,13 +54,18 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-Expected<void> write(const ReportArguments& options, const profile::Profile& profile, TextWriter& out) {
-  if (options.html) return exporter::write_html(profile, out);
-  if (options.folded) return exporter::write_folded(profile, out);
-  if (options.speedscope) return exporter::write_speedscope(profile, out);
-  if (options.json) return exporter::write_json(profile, out);
+Expected<void> write(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
+                     TextWriter& out) {
+  const bool chosen = !options.selection.value.empty();
+  if (options.html) return exporter::write_html(profile, out, {.first = value});
+  if (options.folded) return exporter::write_folded(profile, out, value);
+  if (options.speedscope)  // which shows time where it may choose
+    return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
+  if (options.json) return exporter::write_json(profile, out, value);
   return exporter::write_report(profile, out,
-                                {.width = output_width(),
+                                {.value = value,
+                                 .label = options.label,
+                                 .width = output_width(),
                                  .colour = wants_colour(),
                                  .functions = options.functions,
                                  .tree_lines = options.tree_lines});
@@ -77,13 +85,17 @@ int run_report(const ReportArguments& options) {
   int status = kDone;
   auto profile = read_profile(options.file, "report", status);
   if (!profile) return status;
+  const std::string subject = shown_profile(options.file);
+  if (!options.label.empty() && !has_label(*profile, subject, options.label)) return kUsage;
+  const auto value = select_from(*profile, subject, options.selection);
+  if (!value) return kUsage;
   if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) {
     os::use_readers(os::Readers::start());  // the profile says which files to open
     name_windows(options.pdb, *profile);
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
-  const auto written = write(options, *profile, out);
+  const auto written = write(options, *profile, *value, out);
   if (written) return kDone;
   if (written.error().code != ErrorCode::kSystem) return unreadable_profile(options.file, "report", written.error());
   const int error = static_cast<int>(written.error().detail);
@@ -105,7 +117,10 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
+  forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
+      ->type_name("KEY");
   forms->require_option(0, 1);
+  add_selection_options(*command, options->selection);
   add_pdb_options(*command, options->pdb);
   command->add_option("--functions", options->functions, "rows of the function table")
       ->capture_default_str()

@@ -17,6 +17,7 @@
 #include "cli/page_server.h"
 #include "cli/parsing.h"
 #include "cli/profile_input.h"
+#include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
 #include "profiler/export/html.h"
@@ -60,7 +61,7 @@ bool open_browser(const std::string& address) {
 int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options) {
   std::string page;
   TextWriter out(&page);
-  auto written = exporter::write_html(profile, out);
+  auto written = exporter::write_html(profile, out, {.first = options.value});
   if (written) written = out.finish();
   if (!written) {
     say_error(name, written.error());
@@ -88,12 +89,14 @@ void register_view(CLI::App& app, int& status) {
   struct Arguments {
     std::string file;
     ViewOptions view;
+    ProfileSelection selection;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("view", "show a profile in the browser: a page with a flame graph");
   command->add_option("FILE", arguments->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
       ->required()
       ->type_name("FILE");
+  add_selection_options(*command, arguments->selection);
   command->add_option("--port", arguments->view.port, "of 127.0.0.1; 0: one that is free")
       ->capture_default_str()
       ->check(number_between(0, 65535))
@@ -101,8 +104,12 @@ void register_view(CLI::App& app, int& status) {
   command->add_flag_callback(
       "--no-browser", [arguments] { arguments->view.browser = false; }, "print the address only");
   command->callback([arguments, &status] {
-    if (const auto profile = read_profile(arguments->file, "view", status))
-      status = view(*profile, shown_profile(arguments->file), arguments->view);
+    auto profile = read_profile(arguments->file, "view", status);
+    if (!profile) return;
+    const std::string name = shown_profile(arguments->file);
+    const auto value = select_from(*profile, name, arguments->selection);
+    arguments->view.value = value;
+    status = value ? view(*profile, name, arguments->view) : kUsage;
   });
 }
 

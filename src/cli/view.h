@@ -1,6 +1,7 @@
 // A profile as a page in the browser, for `view` and `record --open`.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "profiler/profile/profile.h"
@@ -8,8 +9,9 @@
 namespace windlass::cli {
 
 struct ViewOptions {
-  std::uint16_t port = 0;  // 0: one that is free
-  bool browser = true;     // Open the browser, where there is one.
+  std::uint16_t port = 0;                     // 0: one that is free
+  bool browser = true;                        // Open the browser, where there is one.
+  std::optional<profile::ValueType> value{};  // What the page shows first.
 };
 
 // Serves the page until Ctrl-C. `name`: the profile's, for people. Returns the exit status; says on stderr what failed.

@@ -11,6 +11,8 @@
 
 #include "profiler/export/call_tree.h"
 #include "profiler/export/html.h"
+#include "profiler/export/labels.h"
+#include "support/events_profile.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
@@ -62,11 +64,12 @@ class Page : public ::testing::Test {
     if (!directory_.empty() && std::system(("rm -rf " + directory_).c_str()) != 0) std::perror("rm");
   }
 
-  // The document after the scripts ran, without the scripts themselves.
-  std::string shown(const profile::Profile& profile, const std::string& hash = "") {
+  // The document after the scripts ran, `last` behind the page's own, without the scripts themselves.
+  std::string shown(const profile::Profile& profile, const std::string& hash = "", const std::string& last = "") {
     std::string page;
     TextWriter out(&page);
     EXPECT_TRUE(write_html(profile, out).has_value());
+    if (!last.empty()) page.insert(page.rfind("</body>"), "<script>" + last + "</script>");
     std::ofstream(directory_ + "/page.html") << page;
     const auto document = output_of(fmt::format(
         "timeout 90 '{}' --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
@@ -210,6 +213,61 @@ TEST_F(Page, CallersView) {
   EXPECT_NE(page.find("aria-pressed=\"true\""), std::string::npos);
   EXPECT_EQ(count_of(page, "name=\"all\""), 1u);
   EXPECT_GT(count_of(page, "class=\"frame\""), 200u);
+}
+
+TEST_F(Page, OneOfTwoEvents) {
+  const auto profile = testing::events_profile();
+  const auto cpu = shown(profile);
+  EXPECT_NE(cpu.find("<dt>samples</dt><dd>40</dd>"), std::string::npos);
+  EXPECT_NE(cpu.find("<dt>CPU time</dt>"), std::string::npos);
+  EXPECT_NE(cpu.find("main (pid 8): 75.00%"), std::string::npos);
+  EXPECT_EQ(count_of(cpu, "name=\"wait\""), 0u);
+  EXPECT_EQ(cpu.find("Label reason"), std::string::npos);
+  const auto off_cpu = shown(profile, "#event=off-cpu");
+  EXPECT_NE(off_cpu.find("<dt>off-cpu</dt><dd>4.50 ms</dd>"), std::string::npos);
+  EXPECT_EQ(off_cpu.find("<dt>CPU time</dt>"), std::string::npos);
+  EXPECT_EQ(count_of(off_cpu, "name=\"wait\""), 2u);
+  EXPECT_NE(off_cpu.find("<li>Label reason: futex 66.67%, page fault 22.22%, none 11.11%</li>"), std::string::npos);
+  EXPECT_EQ(off_cpu.find("pid 8"), std::string::npos) << "this process did not wait";
+  // Units in a search and in the table.
+  const auto found = shown(profile, "#event=off-cpu&q=run");
+  EXPECT_NE(found.find("22.22% of off-cpu (1.00 ms)"), std::string::npos)
+      << found.substr(found.find("id=\"match\""), 120);
+  const auto table = shown(profile, "#event=off-cpu&view=functions&function=wait");
+  EXPECT_NE(table.find("4.50 ms (100.00%), self 4.50 ms (100.00%)"), std::string::npos);
+  EXPECT_EQ(count_of(table, "<td class=\"number\">77.78%</td><td class=\"number\">3.50 ms</td><td>main</td>"), 1u);
+  EXPECT_NE(shown(profile, "#event=nosuch").find("<dt>samples</dt><dd>40</dd>"), std::string::npos);
+}
+
+TEST_F(Page, AnEventIsChosenAndTheAddressKeepsIt) {
+  const std::string choose =
+      "const menu = document.getElementById('event'); menu.value = 'off-cpu'; menu.dispatchEvent(new Event('change'));"
+      "const at = document.createElement('p'); at.textContent = 'at ' + location.hash; document.body.append(at);";
+  const auto profile = testing::events_profile();
+  const auto page = shown(profile, "#q=wait", choose);
+  EXPECT_NE(page.find("<p>at #q=wait&amp;event=off-cpu</p>"), std::string::npos) << page.substr(page.size() - 300);
+  EXPECT_NE(page.find("<dt>off-cpu</dt><dd>4.50 ms</dd>"), std::string::npos);
+  EXPECT_NE(page.find("100.00% of off-cpu (4.50 ms)"), std::string::npos);
+  // A process without samples of the event cannot stay chosen. One that has some does, if there is a choice.
+  EXPECT_NE(shown(profile, "#process=main+(pid+8)", choose).find("<p>at #event=off-cpu</p>"), std::string::npos);
+  auto both = profile;
+  both.samples.push_back(both.samples[1]);
+  both.samples.back().pid = both.samples.back().tid = 8;
+  const auto kept = shown(both, "#process=main+(pid+8)", choose);
+  EXPECT_NE(kept.find("<p>at #event=off-cpu&amp;process=main+%28pid+8%29</p>"), std::string::npos)
+      << kept.substr(kept.size() - 300);
+  EXPECT_NE(kept.find("Label reason: futex 80.00%"), std::string::npos) << "of all processes";
+}
+
+TEST_F(Page, GroupsAndEventsWithoutSamples) {
+  auto profile = testing::events_profile();
+  group_samples(profile, "reason");
+  const auto page = shown(profile, "#event=off-cpu&thread=futex");
+  EXPECT_EQ(count_of(page, "name=\"futex\""), 1u);
+  EXPECT_NE(page.find("All groups"), std::string::npos);
+  EXPECT_NE(page.find("page fault: 22.22%"), std::string::npos);
+  std::erase_if(profile.samples, [](const auto& sample) { return sample.event == 1; });
+  EXPECT_NE(shown(profile, "#event=off-cpu").find("No waits were recorded."), std::string::npos);
 }
 
 TEST_F(Page, LargeAndEmptyProfiles) {

@@ -1,4 +1,5 @@
-// The profile as another implementation of the format reads it: npm's pprof-format, fetched by name, version and hash.
+// The profile as other implementations of the format read it: npm's pprof-format, fetched by name, version and hash,
+// and pprof itself, which Go has.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,12 +11,24 @@
 
 #include <fmt/format.h>
 
+#include "profiler/export/folded.h"
 #include "profiler/export/frames.h"
+#include "profiler/export/labels.h"
 #include "profiler/export/pprof.h"
+#include "support/events_profile.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
 namespace {
+
+std::string output_of(const std::string& command) {
+  std::string got;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  char buffer[65536];
+  for (std::size_t n; pipe != nullptr && (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) got.append(buffer, n);
+  EXPECT_TRUE(pipe != nullptr && ::pclose(pipe) == 0) << command << "\n" << got;
+  return got;
+}
 
 // What read_pprof.js has to print.
 std::string expected(const profile::Profile& p) {
@@ -65,20 +78,57 @@ TEST(PprofPeer, ReadsEveryFact) {
   const auto profile = testing::synthetic_profile({.truncated = 0.2});
   const std::string file = WINDLASS_PEER_DIRECTORY "/synthetic.pb.gz";
   ASSERT_TRUE(write_pprof_file(profile, file).has_value());
-  std::FILE* pipe = ::popen(("node " WINDLASS_READ_PPROF " " + package + " " + file).c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  std::string got;
-  char buffer[65536];
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) got.append(buffer, n);
-  EXPECT_EQ(::pclose(pipe), 0);
-
-  std::istringstream a(expected(profile)), b(got);
+  std::istringstream a(expected(profile)), b(output_of("node " WINDLASS_READ_PPROF " " + package + " " + file));
   std::size_t number = 0;
   for (std::string want, is; std::getline(a, want); ++number) {
     ASSERT_TRUE(std::getline(b, is)) << "ends after line " << number;
     ASSERT_EQ(is, want) << "line " << number;
   }
   EXPECT_GT(number, 2000u);
+}
+
+// pprof itself, as Go has it: each event's values, labels, and what it makes of the file.
+TEST(PprofPeer, GoReadsAndRewritesTwoEvents) {
+  if (std::system("go tool -n pprof >/dev/null 2>&1") != 0) GTEST_SKIP() << "no go tool pprof";
+  const auto profile = testing::events_profile();
+  const std::string file = WINDLASS_PEER_DIRECTORY "/events.pb.gz", again = WINDLASS_PEER_DIRECTORY "/again.pb.gz";
+  ASSERT_TRUE(write_pprof_file(profile, file).has_value());
+  const auto pprof = [&](const std::string& options) {
+    return output_of("PPROF_TMPDIR=" WINDLASS_PEER_DIRECTORY " go tool pprof " + options + " " + file + " 2>&1");
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  };
+  has(pprof("-raw"), "samples/count cpu/nanoseconds[dflt] waits/count off-cpu/nanoseconds\n");
+  has(pprof("-top"), "Total samples = 40ms");
+  const auto off_cpu = pprof("-top -sample_index=off-cpu");
+  has(off_cpu, "Total samples = 4.50ms");
+  has(off_cpu, "4.50ms   100%   100%     4.50ms   100%  wait\n");
+  has(off_cpu, "1ms 22.22%  run\n");
+  has(pprof("-top -sample_index=waits -tagfocus=reason=futex"), "Showing nodes accounting for 2, 25.00% of 8 total");
+  has(pprof("-tags -sample_index=waits"), "2.0 (66.67%): futex");
+  // Written again by Go.
+  has(pprof("-proto -output=" + again), again);
+  const auto back = read_pprof_file(again);
+  ASSERT_TRUE(back.has_value()) << back.error().text();
+  for (const auto type : value_types(profile)) {
+    const auto folded = [&](const profile::Profile& p) {
+      std::string text;
+      TextWriter out(&text);
+      EXPECT_TRUE(write_folded(p, out, type).has_value());
+      return text;
+    };
+    EXPECT_EQ(folded(*back), folded(profile));
+    const auto ours = label_shares(profile, type), theirs = label_shares(*back, type);
+    ASSERT_EQ(theirs.size(), ours.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      ASSERT_EQ(theirs[i].shares.size(), ours[i].shares.size());
+      for (std::size_t n = 0; n < ours[i].shares.size(); ++n) {
+        EXPECT_EQ(theirs[i].shares[n].text, ours[i].shares[n].text);
+        EXPECT_EQ(theirs[i].shares[n].weight, ours[i].shares[n].weight);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "formats/image/pe.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
+#include "support/events_profile.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass {
@@ -82,6 +83,72 @@ TEST_F(ReportCommand, WhatIsWrongAndWhoseFaultItIs) {
   std::ofstream(directory_ + "/text") << "main;f 12\n";
   EXPECT_EQ(run(report_ + directory_ + "/text").status, 1);
   EXPECT_EQ(run(report_ + "--folded " + file_ + " > /dev/full").status, 3);
+}
+
+class EventsReport : public ReportCommand {
+ protected:
+  void SetUp() override {
+    ReportCommand::SetUp();
+    ASSERT_TRUE(exporter::write_pprof_file(testing::events_profile(), file_).has_value());
+  }
+};
+
+TEST_F(EventsReport, AnyValue) {
+  EXPECT_TRUE(run(report_ + file_).output.starts_with("40 samples at 1000 Hz"));
+  EXPECT_TRUE(run(report_ + "--value cpu " + file_).output.starts_with("40.0 ms of cpu at 1000 Hz"));
+  EXPECT_TRUE(run(report_ + "--value off-cpu " + file_).output.starts_with("4.50 ms of off-cpu"));
+  EXPECT_EQ(run(report_ + "--folded --value waits " + file_).output, "main;main;wait 7\nworker;main;run;wait 1\n");
+  EXPECT_NE(run(report_ + "--json --value off-cpu " + file_).output.find("\"samples\":4500000,"), std::string::npos);
+  const auto first = [&](const std::string& options) {
+    return nlohmann::json::parse(run(report_ + "--speedscope " + options + file_).output)["profiles"][0]["name"];
+  };
+  EXPECT_EQ(first(""), "cpu: all processes") << "time, which the samples of this event are of";
+  EXPECT_EQ(first("--value samples "), "samples: all processes");
+  EXPECT_EQ(first("--value off-cpu "), "off-cpu: main (pid 7)");
+  if (!exporter::html_available()) return;
+  EXPECT_NE(run(report_ + "--html --value waits " + file_).output.find("[{\"event\":\"off-cpu\",\"value\":\"waits\""),
+            std::string::npos);
+}
+
+TEST_F(EventsReport, LabelsShareFilterAndGroup) {
+  const auto label = run(report_ + "--value off-cpu --label reason " + file_);
+  EXPECT_EQ(label.status, 0);
+  EXPECT_NE(label.output.find("(no reason)"), std::string::npos) << label.output;
+  EXPECT_EQ(run(report_ + "--folded --value waits --only reason=futex " + file_).output, "main;main;wait 2\n");
+  EXPECT_EQ(run(report_ +
+                "--folded --value waits --only reason=futex --only 'reason=page fault' --only pid=7 --by pid " + file_)
+                .output,
+            "main (pid 7);main;main;wait 2\nmain (pid 7);worker;main;run;wait 1\n");
+  const auto text = run(report_ + "--value waits --only comm=worker --by reason " + file_).output;
+  EXPECT_TRUE(text.starts_with("1 waits in ")) << text;
+  EXPECT_NE(text.find("  only comm=worker\n  by reason\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("100.00%  page fault\n"), std::string::npos) << text;
+}
+
+TEST_F(EventsReport, WhatTheFileDoesNotHave) {
+  const auto wrong = [&](const std::string& options, const std::string& message) {
+    const auto result = run(report_ + options + " " + file_);
+    EXPECT_EQ(result.status, 2) << options;
+    EXPECT_NE(result.output.find(message), std::string::npos) << result.output;
+  };
+  wrong("--value wait", "there is no value wait. Way out: --value takes one of samples, cpu, waits, off-cpu");
+  wrong("--label nosuch", "no sample has a label nosuch. Way out: labels are reason, comm, pid, tid");
+  wrong("--folded --by nosuch", "no sample has a label nosuch");
+  wrong("--only nosuch=futex", "no sample has a label nosuch");
+  wrong("--json --only reason=lock", "no sample has reason=lock. Way out: values of reason are futex, page fault");
+  wrong("--only futex", "no KEY=VALUE: futex");
+  wrong("--folded --label reason", "at most one of these can be given");
+  auto profile = testing::events_profile();
+  profile.events[1].counted = "samples";
+  ASSERT_TRUE(exporter::write_pprof_file(profile, file_).has_value());
+  wrong("--value samples",
+        "several values are named samples. Way out: --value takes one of cpu/samples, off-cpu/samples");
+  EXPECT_EQ(run(report_ + "--folded --value off-cpu/samples " + file_).output,
+            "main;main;wait 7\nworker;main;run;wait 1\n");
+  // A key and a value of the file's come back as text.
+  profile.strings[2] = "\x1b[31m";
+  ASSERT_TRUE(exporter::write_pprof_file(profile, file_).has_value());
+  wrong("--by nosuch", "labels are \\x1b[31m, comm");
 }
 
 #ifdef WINDLASS_PDB_FOLDER

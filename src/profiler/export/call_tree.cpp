@@ -70,13 +70,7 @@ CallTree::CallTree(const profile::Profile& profile, Frames& frames, profile::Val
 
 void CallTree::insert(const Sample& sample, std::uint64_t count, Frames& frames, Children& children,
                       std::vector<std::uint32_t>& path) {
-  path.clear();  // root first
-  path.push_back(frames.of_comm(sample.comm));
-  if (profile::is_truncated(sample.end)) path.push_back(frames.of_end(sample.end));
-  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
-    const auto ids = frames.of_location(*location);
-    path.insert(path.end(), ids.rbegin(), ids.rend());
-  }
+  frames.path_of(sample, path);
   std::uint32_t node = 0;
   for (const auto frame : path) {
     std::uint32_t& child = children.at(node, frame);

@@ -75,4 +75,19 @@ std::uint32_t Frames::of_end(std::uint8_t end) {
   return id;
 }
 
+void Frames::begin_path(const profile::Sample& sample, std::vector<std::uint32_t>& path) {
+  path.clear();
+  if (const std::uint32_t root = root_of(profile_, sample); root != kNone) path.push_back(of_comm(root));
+  path.push_back(of_comm(sample.comm));
+  if (profile::is_truncated(sample.end)) path.push_back(of_end(sample.end));
+}
+
+void Frames::path_of(const profile::Sample& sample, std::vector<std::uint32_t>& path) {
+  begin_path(sample, path);
+  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
+    const auto ids = of_location(*location);
+    path.insert(path.end(), ids.rbegin(), ids.rend());
+  }
+}
+
 }  // namespace windlass::exporter

@@ -37,12 +37,17 @@ class Frames {
   [[nodiscard]] std::span<const std::uint32_t> of_location(std::uint32_t location) const {
     return {ids_.data() + first_[location], first_[location + 1] - first_[location]};
   }
-  std::uint32_t of_comm(std::uint32_t comm);
-  std::uint32_t of_end(std::uint8_t end);  // "[truncated: reason]"
+  // A sample's stack, root first: its profile::root_of(), the thread's name, "[truncated: reason]" if callers are
+  // missing, and the frames from the outermost in. Makes the frames that are new.
+  void path_of(const profile::Sample& sample, std::vector<std::uint32_t>& path);
+  // Those before the outermost frame, which alone can be new.
+  void begin_path(const profile::Sample& sample, std::vector<std::uint32_t>& path);
   [[nodiscard]] const Frame& operator[](std::uint32_t id) const { return frames_[id]; }
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
 
  private:
+  std::uint32_t of_comm(std::uint32_t comm);
+  std::uint32_t of_end(std::uint8_t end);
   std::uint32_t intern(Frame frame);
   std::uint32_t of_line(const profile::Location& location, const profile::Line& line);
 

@@ -8,6 +8,7 @@
 #include "base/json_writer.h"
 #include "base/shown.h"
 #include "profiler/export/call_tree.h"
+#include "profiler/export/labels.h"
 #include "profiler/export/numbers.h"
 #include "profiler/export/page_assets.h"
 #include "profiler/export/page_trees.h"
@@ -41,7 +42,9 @@ class PageData {
     json_.member("value", shown(name_of(profile_, type_)));
     json_.member("counted", shown(profile_.events[type_.event].counted));
     json_.member("unit", shown(unit_of(profile_, type_)));
+    json_.member("grouped", !profile_.roots.empty());
     write_totals();
+    write_labels();
     write_modules();
     write_frames();
     json_.key("left_out");
@@ -69,6 +72,8 @@ class PageData {
   static constexpr std::size_t kProcessFunctions = 1000;  // of a single process
   static constexpr std::size_t kProcesses = 20;
   static constexpr std::size_t kLines = 16;  // of a function
+  static constexpr std::size_t kLabels = 8;
+  static constexpr std::size_t kLabelValues = 8;
 
   // The whole profile, or one process of it.
   struct View {
@@ -127,10 +132,7 @@ class PageData {
     const profile::Event& event = profile_.events[type_.event];
     json_.member("hz", frequency_of(event), 0);
     json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);
-    const double cpu_ns = frequency_of(event) == 0 || !type_.counts
-                              ? 0
-                              : static_cast<double>(totals_.samples) * static_cast<double>(event.period);
-    json_.member("cpu_seconds", cpu_ns / 1e9, 3);
+    json_.member("sampled_seconds", seconds_of(event, type_, totals_), 3);
     json_.member("start_unix_ms", profile_.start_unix_ns / 1'000'000);
     json_.end_object();
     json_.key("ends");
@@ -146,6 +148,30 @@ class PageData {
     json_.key("comments");
     json_.begin_array();
     for (const auto& comment : profile_.comments) json_.value(shown(comment));
+    json_.end_array();
+  }
+
+  // [key, [[value, its weight]...], how many values more, the weight of samples without the label]
+  void write_labels() {
+    json_.key("labels");
+    json_.begin_array();
+    const auto labels = label_shares(profile_, type_);
+    for (std::size_t i = 0; i < std::min(labels.size(), kLabels); ++i) {
+      const auto& [key, shares, without] = labels[i];
+      json_.begin_array();
+      json_.value(shown(key));
+      json_.begin_array();
+      for (std::size_t n = 0; n < std::min(shares.size(), kLabelValues); ++n) {
+        json_.begin_array();
+        json_.value(shown(shares[n].text));
+        json_.value(shares[n].weight);
+        json_.end_array();
+      }
+      json_.end_array();
+      json_.value(shares.size() - std::min(shares.size(), kLabelValues));
+      json_.value(without);
+      json_.end_array();
+    }
     json_.end_array();
   }
 
@@ -318,9 +344,10 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
   until(0, profile_at);
   JsonWriter json(out);
   json.begin_array();
-  PageData(profile, shown_by_default(profile), json, options).write();
+  const profile::ValueType first = options.first.value_or(shown_by_default(profile));
+  PageData(profile, first, json, options).write();
   for (std::uint32_t event = 0; event < profile.events.size(); ++event)
-    if (event != profile.shown_event) PageData(profile, shown_of(profile, event), json, options).write();
+    if (event != first.event) PageData(profile, shown_of(profile, event), json, options).write();
   json.end_array();
   until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
   for (const auto script : web_scripts()) {

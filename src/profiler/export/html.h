@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -10,6 +11,7 @@
 namespace windlass::exporter {
 
 struct HtmlOptions {
+  std::optional<profile::ValueType> first{};  // what is shown until the reader chooses; shown_by_default()
   // A graph has at most this many boxes; the smallest are folded into their parents, and the page says how many. The
   // callers' graph has half as many, those of the single processes together as many.
   std::size_t max_nodes = 100'000;

@@ -12,7 +12,9 @@ namespace {
 class ProfileWriter {
  public:
   ProfileWriter(const profile::Profile& profile, TextWriter& out, profile::ValueType type)
-      : profile_(profile), out_(out), json_(out), frames_(profile), type_(type), tree_(profile, frames_, type) {}
+      : profile_(profile), out_(out), json_(out), frames_(profile), type_(type), tree_(profile, frames_, type) {
+    for (const profile::Event& event : profile.events) only_counts_.push_back(event.unit == "count");
+  }
 
   Expected<void> write() {
     write_profile();
@@ -109,24 +111,35 @@ class ProfileWriter {
     json_.end_array();
     end();
   }
+  // {"reason":["futex"]}, or nothing: other programs may give a sample a label several times.
+  void write_labels(const std::vector<profile::Label>& labels) {
+    if (labels.empty()) return;
+    json_.key("labels");
+    json_.begin_object();
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const auto same = [&](const profile::Label& other) { return other.key == labels[i].key; };
+      const auto here = labels.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::any_of(labels.begin(), here, same)) continue;
+      json_.escaped_key(profile_.strings[labels[i].key]);
+      json_.begin_array();
+      for (auto label = here; label != labels.end(); ++label)
+        if (same(*label)) json_.value(profile_.strings[label->value]);
+      json_.end_array();
+    }
+    json_.end_object();
+  }
   void write_sample(const profile::Sample& sample) {
     const bool truncated = profile::is_truncated(sample.end);
     begin("sample");
     json_.member("event", profile_.events[sample.event].name);
     json_.member("count", sample.count);
-    json_.member("value", weight_of(profile_, sample, {sample.event, profile_.events[sample.event].unit == "count"}));
+    json_.member("value", weight_of(profile_, sample, {sample.event, only_counts_[sample.event]}));
     json_.member("pid", sample.pid);
     json_.member("tid", sample.tid);
     json_.member("comm", sample.comm < profile_.strings.size() ? std::string_view(profile_.strings[sample.comm]) : "");
     json_.member_or_null("truncated", truncated, profile::end_text(sample.end));
     json_.member("certainty", profile::certainty_text(sample.certainty));
-    json_.key("labels");
-    json_.begin_object();
-    for (const profile::Label& label : profile_.label_sets[sample.labels]) {
-      json_.escaped_key(profile_.strings[label.key]);
-      json_.value(profile_.strings[label.value]);
-    }
-    json_.end_object();
+    write_labels(profile_.label_sets[sample.labels]);
     json_.key("locations");
     json_.begin_array();
     for (const auto location : sample.locations) json_.value(location);
@@ -140,6 +153,7 @@ class ProfileWriter {
   Frames frames_;
   profile::ValueType type_;
   CallTree tree_;
+  std::vector<bool> only_counts_;  // of each event: its value is the count
 };
 
 }  // namespace

@@ -4,7 +4,22 @@
 
 #include <fmt/format.h>
 
+#include "base/shown.h"
+
 namespace windlass::exporter {
+
+namespace {
+
+// 0: no unit of time.
+double nanoseconds_in(const std::string& unit) {
+  return unit == "nanoseconds"    ? 1
+         : unit == "microseconds" ? 1e3
+         : unit == "milliseconds" ? 1e6
+         : unit == "seconds"      ? 1e9
+                                  : 0;
+}
+
+}  // namespace
 
 std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
@@ -19,36 +34,45 @@ std::string amount(std::uint64_t number, const std::string& unit) {
   };
   static constexpr Step kTimes[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {0, "ns"}};
   static constexpr Step kBytes[] = {{1024. * 1024 * 1024, "GiB"}, {1024. * 1024, "MiB"}, {1024, "KiB"}, {0, "B"}};
-  if (unit != "nanoseconds" && unit != "bytes") return grouped(number);
+  const double scale = unit == "bytes" ? 1 : nanoseconds_in(unit);
+  if (scale == 0) return grouped(number);
   const Step* step = unit == "bytes" ? kBytes : kTimes;
-  const auto real = static_cast<double>(number);
+  const double real = static_cast<double>(number) * scale;
   while (real < step->least) ++step;
-  if (step->least == 0) return fmt::format("{} {}", number, step->text);
+  if (step->least == 0) return fmt::format("{:.0f} {}", real, step->text);
   const double part = real / step->least;
   return fmt::format("{:.{}f} {}", part, part < 9.995 ? 2 : part < 99.95 ? 1 : 0, step->text);
 }
 
+bool says_unit(const std::string& unit) { return unit == "count" || unit == "bytes" || nanoseconds_in(unit) != 0; }
+
 double frequency_of(const profile::Event& event) {
-  return event.period == 0 || event.unit != "nanoseconds" ? 0 : 1e9 / static_cast<double>(event.period);
+  const double period = static_cast<double>(event.period) * nanoseconds_in(event.unit);
+  return period == 0 ? 0 : 1e9 / period;
+}
+
+double seconds_of(const profile::Event& event, profile::ValueType type, const Totals& totals) {
+  const double frequency = frequency_of(event);
+  return frequency == 0 || !type.counts ? 0 : static_cast<double>(totals.samples) / frequency;
 }
 
 std::string summary_line(const profile::Profile& profile, profile::ValueType type, const Totals& totals) {
   const profile::Event& event = profile.events[type.event];
-  if (totals.samples == 0) return fmt::format("no {}; {} lost", event.counted, grouped(profile.lost));
+  if (totals.samples == 0) return fmt::format("no {}; {} lost", shown(event.counted), grouped(profile.lost));
   const double frequency = frequency_of(event);
-  std::string text = fmt::format("{} {}{}", amount(totals.samples, unit_of(profile, type)), type.counts ? "" : "of ",
-                                 name_of(profile, type));
+  const std::string& unit = unit_of(profile, type);
+  std::string text = fmt::format("{}{} {}{}", amount(totals.samples, unit), says_unit(unit) ? "" : " " + shown(unit),
+                                 type.counts ? "" : "of ", shown(name_of(profile, type)));
   if (frequency != 0) text += fmt::format(" at {:.0f} Hz", frequency);
   if (profile.duration_ns != 0) text += fmt::format(" in {:.1f} s", static_cast<double>(profile.duration_ns) / 1e9);
-  if (frequency != 0 && type.counts)
-    text += fmt::format(" ({:.1f} s of CPU)",
-                        static_cast<double>(totals.samples) * static_cast<double>(event.period) / 1e9);
+  if (const double seconds = seconds_of(event, type, totals); seconds != 0)
+    text += fmt::format(" ({:.1f} s of {})", seconds, event.name == "cpu" ? "CPU" : shown(event.name));
   // Rounded down: 100% only when every stack is whole.
   const std::uint64_t whole = totals.samples - totals.truncated - totals.chained;
   const auto per_10000 =
       static_cast<unsigned>(1e4 * (static_cast<double>(whole) / static_cast<double>(totals.samples)));
-  const unsigned shown = whole == totals.samples ? 10000 : std::min(per_10000, 9999u);
-  text += fmt::format("; {}.{:02}% of {}", shown / 100, shown % 100,
+  const unsigned part = whole == totals.samples ? 10000 : std::min(per_10000, 9999u);
+  text += fmt::format("; {}.{:02}% of {}", part / 100, part % 100,
                       type.counts ? "the stacks whole" : "it with whole stacks");
   if (totals.chained != 0)
     text += fmt::format(", {:.2f}% chained by frame pointers",

@@ -13,8 +13,12 @@ namespace windlass::exporter {
 [[nodiscard]] std::string grouped(std::uint64_t number);
 // In a unit of profile::Event: 1234567 of "nanoseconds" -> "1.23 ms", of "bytes" -> "1.18 MiB", else as grouped().
 [[nodiscard]] std::string amount(std::uint64_t number, const std::string& unit);
-// Samples a second and CPU; 0 if samples are not taken by CPU time.
+// True if amount() names the unit, or there is none to name.
+[[nodiscard]] bool says_unit(const std::string& unit);
+// Samples a second and CPU; 0 if samples are not taken by time.
 [[nodiscard]] double frequency_of(const profile::Event& event);
+// The time of counted samples; 0 if they are not taken by time, or something else is summed.
+[[nodiscard]] double seconds_of(const profile::Event& event, profile::ValueType type, const Totals& totals);
 // "12,345 samples at 999 Hz in 10.0 s (12.4 s of CPU); 99.93% of the stacks whole; 0 lost". Of another event:
 // "4.02 s of off-cpu in 10.0 s; 100.00% of it with whole stacks; 0 lost".
 [[nodiscard]] std::string summary_line(const profile::Profile& profile, profile::ValueType type, const Totals& totals);

@@ -10,21 +10,22 @@
   const samples = () => subject.nodes.total[0] || 0;
   const $ = (id) => document.getElementById(id);
   const count = (n) => n.toLocaleString("en-US");
-  const STEPS = {
-    nanoseconds: [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]],
-    bytes: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
-  };
+  const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
+  const SCALES = { nanoseconds: 1, microseconds: 1e3, milliseconds: 1e6, seconds: 1e9, bytes: 1 };
   // Of the event's unit: "1.23 ms", "12 samples".
   function amount(n) {
-    const steps = STEPS[profile.unit];
-    if (!steps) return `${count(n)} ${profile.value}`;
-    const [size, unit] = steps.find(([least]) => n >= least) || steps[steps.length - 1];
-    const part = n / size;
-    return `${size === 1 ? n : part.toFixed(part < 9.995 ? 2 : part < 99.95 ? 1 : 0)} ${unit}`;
+    const scale = SCALES[profile.unit];
+    if (!scale) return `${count(n)} ${profile.unit === "count" ? profile.value : profile.unit}`;
+    const steps = profile.unit === "bytes" ? [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]] : TIMES;
+    const real = n * scale;
+    const [size, unit] = steps.find(([least]) => real >= least) || steps[steps.length - 1];
+    const part = real / size;
+    return `${size === 1 ? real : part.toFixed(part < 9.995 ? 2 : part < 99.95 ? 1 : 0)} ${unit}`;
   }
-  const plain = (n) => STEPS[profile.unit] ? amount(n) : count(n);  // without the value's name
+  const plain = (n) => profile.unit === "count" ? count(n) : amount(n);  // without the value's name
   const share = (n, all) => (all ? 100 * n / all : 0).toFixed(2) + "%";
   const percent = (n) => share(n, samples());
+  const percentOfAll = (n) => share(n, totals.samples);
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;
@@ -55,11 +56,17 @@
     fact("lost", count(totals.lost), totals.lost ? grade(totals.lost) : "");
     if (totals.hz) fact("frequency", totals.hz + " Hz");
     if (totals.seconds) fact("duration", totals.seconds.toFixed(1) + " s");
-    if (totals.cpu_seconds) fact("CPU time", totals.cpu_seconds.toFixed(1) + " s");
+    if (totals.sampled_seconds) fact(profile.event === "cpu" ? "CPU time" : profile.event, totals.sampled_seconds.toFixed(1) + " s");
     const notes = profile.comments.slice();
-    for (const [reason, n] of profile.ends) notes.push(`Truncated (${reason}): ${amount(n)}, ${percent(n)}; hatched in the graph.`);
+    for (const [key, shares, more, without] of profile.labels) {
+      const parts = shares.map(([value, n]) => `${value} ${percentOfAll(n)}`);
+      if (more) parts.push(`${count(more)} more`);
+      if (without) parts.push(`none ${percentOfAll(without)}`);
+      notes.push(`Label ${key}: ${parts.join(", ")}`);
+    }
+    for (const [reason, n] of profile.ends) notes.push(`Truncated (${reason}): ${amount(n)}, ${percentOfAll(n)}; hatched in the graph.`);
     if (profile.left_out.nodes)
-      notes.push(`${count(profile.left_out.nodes)} frames with less than ${amount(profile.left_out.below)} (${percent(profile.left_out.below)}) ` +
+      notes.push(`${count(profile.left_out.nodes)} frames with less than ${amount(profile.left_out.below)} (${percentOfAll(profile.left_out.below)}) ` +
                  "are too narrow to draw and left out, also of search; the counts of their callers include them.");
     for (const text of notes) $("notes").append(element("li", text));
   }
@@ -262,7 +269,7 @@
   function showThreads() {
     const threads = tree[0].children.map((node) => [node.name, `${node.name}: ${percent(node.value)}`]);
     if (!threads.some(([name]) => name === thread)) thread = "";
-    fillSelect($("thread"), [["", "All threads"], ...threads], thread);
+    fillSelect($("thread"), [["", profile.grouped ? "All groups" : "All threads"], ...threads], thread);
     $("thread").hidden ||= view === VIEW.CALLERS;
   }
 

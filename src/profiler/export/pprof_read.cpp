@@ -71,6 +71,7 @@ class PprofReader {
       for_each(&PprofReader::read_mapping_function_or_type);
       make_events();
       for_each(&PprofReader::read_location_field);
+      profile_.samples.reserve(std::min(samples_, kMostReserved));
       for_each(&PprofReader::read_sample_field);
     } catch (const protozero::exception& problem) {
       set_error(ErrorCode::kMalformed, "not a pprof message (damaged protocol buffer)");
@@ -90,6 +91,11 @@ class PprofReader {
     std::size_t count = kNoValue, value = kNoValue;
   };
   static constexpr std::size_t kNoValue = ~std::size_t{0};
+  static constexpr std::size_t kMostReserved = 1 << 22;
+  static constexpr std::size_t kMostEvents = 64;  // each is looked for in each sample
+  struct Sums {
+    std::uint64_t count = 0, value = 0;
+  };
   struct Type {
     std::string_view name, unit;
   };
@@ -135,6 +141,7 @@ class PprofReader {
 
   void read_mapping_function_or_type(pbf_reader& top) {
     switch (top.tag()) {
+      case pprof::kSample: ++samples_; return;
       case pprof::kMapping: return read_mapping(message(top));
       case pprof::kFunction: return read_function(message(top));
       case pprof::kSampleType: return read_sample_type(read_type(message(top)));
@@ -184,20 +191,26 @@ class PprofReader {
         event_values_.push_back(counts ? EventValues{i, kNoValue} : EventValues{kNoValue, i});
       }
     }
-    for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
-      profile::Event& event = profile_.events[i];
+    if (profile_.events.size() > kMostEvents)
+      return set_error(ErrorCode::kLimit, "profile has more sample types than the limit", kMostEvents);
+    for (profile::Event& event : profile_.events) {
       const bool timed = event.name == period_type_.name || (period_type_.name.empty() && profile_.events.size() == 1);
-      if (event.unit != "count" && timed) event.period = period_;
-      if (event.name == default_type_ || event.counted == default_type_) profile_.shown_event = i;
+      // The period of a heap profile is the mean distance of its samples. It is not what a sample stands for.
+      if (event.unit != "count" && event.unit != "bytes" && timed) event.period = period_;
     }
+    const auto by_default = std::ranges::find_if(profile_.events, [&](const profile::Event& event) {
+      return event.name == default_type_ || event.counted == default_type_;
+    });
+    const auto shown = by_default != profile_.events.end() ? by_default - profile_.events.begin()
+                                                           : std::ssize(profile_.events) - 1;  // profile.proto says so
+    profile_.shown_event = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(shown, 0));
     varies_.assign(profile_.events.size(), false);
+    sums_.assign(profile_.events.size(), {});
   }
   // Where values are not a multiple of the period, each counts as it is.
   void settle_periods() {
     for (std::size_t i = 0; i < varies_.size(); ++i)
       if (varies_[i]) profile_.events[i].period = 0;
-    for (profile::Sample& sample : profile_.samples)
-      if (profile_.events[sample.event].period != 0) sample.value = 0;
   }
 
   // Repeated int64: one a field in our files, packed in Go's.
@@ -334,26 +347,37 @@ class PprofReader {
       }
     }
     sample.labels = intern_labels();
-    for (std::uint32_t event = 0; event < event_values_.size(); ++event) add_values(event, sample);
+    const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
+    bool added = false;
+    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event)
+      added |= add_values(event, sample, any, added);
   }
   std::uint64_t value_at(std::size_t index) const {
     return index < values_.size() ? static_cast<std::uint64_t>(std::max<std::int64_t>(values_[index], 0)) : 0;
   }
-  // A sample that has something of the event. One without any value is kept by the first event.
-  void add_values(std::uint32_t event, const profile::Sample& sample) {
+  // True: the sample has something of the event. One without `any` value is kept by the first event. `again`: another
+  // event has taken the sample already.
+  bool add_values(std::uint32_t event, profile::Sample& sample, bool any, bool again) {
     const EventValues at = event_values_[event];
     const std::uint64_t period = profile_.events[event].period, value = value_at(at.value);
     std::uint64_t count = value_at(at.count);
     if (at.count == kNoValue && value != 0) count = period != 0 ? std::max<std::uint64_t>(1, value / period) : 1;
-    const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
-    if (count == 0 && value == 0 && (any || event != 0)) return;
+    if (count == 0 && value == 0 && (any || event != 0)) return false;
     if (at.value != kNoValue && period != 0 && value != count * period) varies_[event] = true;
-    profile::Sample& added = profile_.samples.emplace_back(sample);
+    Sums& sums = sums_[event];
+    if (__builtin_add_overflow(sums.count, count, &sums.count) ||
+        __builtin_add_overflow(sums.value, value, &sums.value)) {
+      set_error(ErrorCode::kLimit, "values of the samples add up to more than 64 bits");
+      return false;
+    }
+    if (again) sample = profile_.samples.back();
+    profile::Sample& added = profile_.samples.emplace_back(std::move(sample));
     added.event = event;
     added.count = count;
     added.value = value;
     items_ += added.locations.size();
     if (items_ > limits_.max_items) (void)count_item();
+    return true;
   }
   void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
     const auto add = [&](std::uint64_t id) {
@@ -429,6 +453,7 @@ class PprofReader {
   ByteView bytes_;
   PprofLimits limits_;
   std::uint64_t items_ = 0;
+  std::size_t samples_ = 0;
   std::uint64_t at_ = 0;  // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
@@ -436,6 +461,7 @@ class PprofReader {
   std::vector<Type> types_;                // of the values, in their order
   std::vector<EventValues> event_values_;  // of each event
   std::vector<bool> varies_;               // of each event: a value was no multiple of the period
+  std::vector<Sums> sums_;                 // of each event: of all samples
   Type period_type_;
   std::string_view default_type_;
   std::uint64_t period_ = 0;

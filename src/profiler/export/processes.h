@@ -11,13 +11,15 @@ namespace windlass::exporter {
 
 struct Process {
   std::uint32_t pid = 0;
-  // "node (pid 12)": by the name that its main thread, or if that was not seen any of its threads, had most of the
-  // time.
+  // "node (pid 12)": by the name that its main thread, or if that was not seen any of its threads, had in most
+  // samples.
   std::string name;
   std::uint64_t weight = 0;  // of its samples
 };
 
-// By descending weight.
+// All processes, by descending count of their samples.
+[[nodiscard]] std::vector<Process> processes_of(const profile::Profile& profile);
+// Those with values of `type`, by descending weight. A process has the same name for each type.
 [[nodiscard]] std::vector<Process> processes_of(const profile::Profile& profile, profile::ValueType type);
 
 }  // namespace windlass::exporter

@@ -6,9 +6,12 @@
 #include <numeric>
 #include <queue>
 
+#include "base/shown.h"
 #include "profiler/export/call_tree.h"
+#include "profiler/export/labels.h"
 #include "profiler/export/numbers.h"
 #include "profiler/export/shorten_name.h"
+#include "profiler/export/values.h"
 
 namespace windlass::exporter {
 
@@ -44,7 +47,11 @@ class ReportWriter {
 
   Expected<void> write() {
     write_header();
-    if (totals_.samples != 0) {
+    if (totals_.samples == 0) return out_.finish();
+    if (!options_.label.empty()) {
+      write_label();
+    } else {
+      write_label_shares();
       write_functions();
       write_tree();
     }
@@ -79,22 +86,65 @@ class ReportWriter {
     write_other_values();
   }
 
-  // What else the profile has: "--value off-cpu shows 12.3 s".
+  // What else the profile has: "--value off-cpu shows 12.3 s". With a period, an event's two values have equal shares.
   void write_other_values() {
-    for (std::uint32_t event = 0; event < profile_.events.size(); ++event) {
-      if (event == type_.event) continue;
-      const profile::ValueType other = shown_of(profile_, event);
-      out_.text(coloured(kDim, fmt::format("  --value {} shows {}", profile_.events[event].name,
-                                           amount(totals_of(profile_, other).samples, unit_of(profile_, other)))) +
-                "\n");
+    std::size_t found = 0;
+    for (const auto& [name, type] : named_values(profile_)) {
+      const bool same = profile_.events[type.event].period != 0 && type.counts != shown_of(profile_, type.event).counts;
+      if (same || (type.event == type_.event && type.counts == type_.counts)) continue;
+      const std::uint64_t sum = totals_of(profile_, type).samples;
+      if (sum == 0 || ++found > kOtherValues) continue;
+      out_.text(
+          coloured(kDim, fmt::format("  --value {} shows {}\n", shown(name), amount(sum, unit_of(profile_, type)))));
     }
+    if (found > kOtherValues) out_.text(coloured(kDim, fmt::format("  {} more values\n", found - kOtherValues)));
+  }
+
+  // "LABEL reason: futex 61.2%, epoll_wait 30.1%, 4 more", cut to a line.
+  void write_label_shares() {
+    const std::vector<LabelShares> labels = label_shares(profile_, type_);
+    for (std::size_t i = 0; i < std::min(labels.size(), kLabels); ++i) {
+      const auto& [key, shares, without] = labels[i];
+      if (i == 0) out_.text("\n");
+      const std::string head = fmt::format("LABEL {}:", shorten_name(key, options_.width / 4));
+      std::string line;
+      std::size_t left = shares.size();
+      const auto more = [&](std::size_t number) { return fmt::format(" {} more", grouped(number)); };
+      const std::string none = without != 0 ? fmt::format(" none {:.1f}%", 100 * share(without)) : "";
+      const std::size_t used = columns_of(head) + none.size() + more(left).size() + 2;
+      for (const LabelShare& one : shares) {
+        const std::string part =
+            fmt::format(" {} {:.1f}%,", shorten_name(one.text, options_.width / 3), 100 * share(one.weight));
+        if (left != shares.size() && used + columns_of(line) + columns_of(part) > options_.width) break;
+        line += part;
+        --left;
+      }
+      if (left != 0) line += more(left) + ",";
+      line += none;
+      if (line.ends_with(',')) line.pop_back();
+      out_.text(fmt::format("{}{}\n", coloured(kBold, head), line));
+    }
+    if (labels.size() > kLabels)
+      out_.text(coloured(kDim, fmt::format("  {} more labels", grouped(labels.size() - kLabels))) + "\n");
+  }
+
+  void write_label() {
+    const LabelShares label = label_shares(profile_, type_, options_.label);
+    const std::size_t room = options_.width > 34 ? options_.width - 24 : 10;
+    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("  SHARE {:>13}  {}", heading(),
+                                                                "LABEL " + shorten_name(label.key, room - 6)))));
+    const auto row = [&](const std::string& text, std::uint64_t weight) {
+      out_.text(fmt::format("{} {:>13}  {}\n", percent(weight), amount(weight, unit_), shorten_name(text, room)));
+    };
+    for (const LabelShare& one : label.shares) row(one.text, one.weight);
+    if (label.without != 0) row(fmt::format("(no {})", label.key), label.without);
   }
 
   // The heading of the column of weights.
-  [[nodiscard]] const char* heading() const {
-    if (unit_ == "nanoseconds") return "TIME";
+  [[nodiscard]] std::string heading() const {
     if (unit_ == "bytes") return "BYTES";
-    return name_of(profile_, type_) == "samples" ? "SAMPLES" : "COUNT";
+    if (unit_ == "count") return name_of(profile_, type_) == "samples" ? "SAMPLES" : "COUNT";
+    return says_unit(unit_) ? "TIME" : shorten_name(unit_, 10);
   }
 
   void write_functions() {
@@ -224,6 +274,7 @@ class ReportWriter {
   }
 
   static constexpr std::size_t kLinesOfChain = 6;
+  static constexpr std::size_t kLabels = 8, kOtherValues = 16;
 
   const profile::Profile& profile_;
   TextWriter& out_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -12,6 +13,7 @@ namespace windlass::exporter {
 
 struct ReportOptions {
   std::optional<profile::ValueType> value{};  // shown_by_default()
+  std::string label{};                        // all values of this label, instead of functions and tree
   unsigned width = 100;                       // columns
   bool colour = false;                        // ANSI colours
   std::size_t functions = 20;                 // rows of the table
@@ -30,9 +32,10 @@ struct ReportOptions {
 //   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined
 //   first
 //   {"type":"sample","event":"...","count":N,"value":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,
-//    "certainty":"...","labels":{...},"locations":[N]}     innermost first
+//    "certainty":"...","labels":{"key":["value"]},"locations":[N]}     innermost first; no "labels" if there are none
 // "samples", "truncated", "chained", "self" and "total" are sums of the value of `type`, whose name and unit the first
-// line has. Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
+// line has. The "value" of a sample is that of its event, in the event's unit. Functions come sorted by self, then
+// total, descending; every frame has one, unnamed ones "module+0xoffset".
 [[nodiscard]] Expected<void> write_json(const profile::Profile& profile, TextWriter& out, profile::ValueType type);
 [[nodiscard]] inline Expected<void> write_json(const profile::Profile& profile, TextWriter& out) {
   return write_json(profile, out, shown_by_default(profile));

@@ -1,6 +1,9 @@
 #include "profiler/export/speedscope.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <string_view>
 
 #include "base/json_writer.h"
 #include "profiler/export/frames.h"
@@ -11,17 +14,21 @@ namespace windlass::exporter {
 
 namespace {
 
+// Those of the schema.
+constexpr std::string_view kUnits[] = {"nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"};
+
 class SpeedscopeWriter {
  public:
-  SpeedscopeWriter(const profile::Profile& profile, TextWriter& out)
-      : profile_(profile), out_(out), json_(out), frames_(profile) {}
+  SpeedscopeWriter(const profile::Profile& profile, TextWriter& out, std::optional<profile::ValueType> first)
+      : profile_(profile),
+        out_(out),
+        json_(out),
+        frames_(profile),
+        first_(first.value_or(value_of(profile.shown_event))) {}
 
   Expected<void> write() {
-    // Every frame of comms and ends must be known before the frame list is written.
-    for (const profile::Sample& sample : profile_.samples) {
-      frames_.of_comm(sample.comm);
-      if (profile::is_truncated(sample.end)) frames_.of_end(sample.end);
-    }
+    // Every frame must be known before the frame list is written.
+    for (const profile::Sample& sample : profile_.samples) frames_.begin_path(sample, path_);
     json_.begin_object();
     json_.member("$schema", "https://www.speedscope.app/file-format-schema.json");
     json_.member("exporter", "windlass " WINDLASS_VERSION);
@@ -33,9 +40,9 @@ class SpeedscopeWriter {
     json_.end_object();
     json_.key("profiles");
     json_.begin_array();
-    write_event(shown_by_default(profile_));
+    write_event(first_);
     for (std::uint32_t event = 0; event < profile_.events.size(); ++event)
-      if (event != profile_.shown_event) write_event(shown_of(profile_, event));
+      if (event != first_.event) write_event(value_of(event));
     json_.end_array();
     json_.end_object();
     json_.end_text();
@@ -48,14 +55,17 @@ class SpeedscopeWriter {
     for (const auto& stack : stacks.stacks()) sum += stack.weight;
     return sum;
   }
-  // All processes together, then each. With several events, the event's name goes before each.
-  void write_event(profile::ValueType shown) {
-    const profile::Event& event = profile_.events[shown.event];
-    type_ = {shown.event, event.unit == "count" || (event.period == 0 && shown.counts)};  // time instead of samples
+  // Time instead of samples.
+  [[nodiscard]] profile::ValueType value_of(std::uint32_t event) const {
+    return {event, profile_.events[event].unit == "count"};
+  }
+  // All processes together, then each. With several events, the value's name goes before each.
+  void write_event(profile::ValueType type) {
+    type_ = type;
     DistinctStacks all(profile_, type_);
     all.add_all(profile_.samples);
     const std::vector<Process> processes = processes_of(profile_, type_);
-    const std::string lead = profile_.events.size() > 1 ? event.name + ": " : "";
+    const std::string lead = profile_.events.size() > 1 ? name_of(profile_, type_) + ": " : "";
     write_profile(lead + (processes.empty()      ? "empty"
                           : processes.size() > 1 ? "all processes"
                                                  : processes[0].name),
@@ -91,7 +101,7 @@ class SpeedscopeWriter {
     json_.member("type", "sampled");
     json_.member("name", name);
     const std::string& unit = unit_of(profile_, type_);
-    json_.member("unit", unit == "nanoseconds" || unit == "bytes" ? unit : "none");
+    json_.member("unit", std::ranges::find(kUnits, unit) != std::end(kUnits) ? unit : "none");
     json_.member("startValue", 0);
     json_.member("endValue", weight(stacks));
     json_.key("samples");
@@ -108,12 +118,8 @@ class SpeedscopeWriter {
   void write_stack(const profile::Sample& sample) {
     json_.next_line();
     json_.begin_array();
-    json_.value(frames_.of_comm(sample.comm));
-    if (profile::is_truncated(sample.end)) json_.value(frames_.of_end(sample.end));
-    for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
-      const auto ids = frames_.of_location(*location);
-      for (auto id = ids.rbegin(); id != ids.rend(); ++id) json_.value(*id);
-    }
+    frames_.path_of(sample, path_);
+    for (const std::uint32_t id : path_) json_.value(id);
     json_.end_array();
   }
 
@@ -121,13 +127,16 @@ class SpeedscopeWriter {
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
+  const profile::ValueType first_;
   profile::ValueType type_;
+  std::vector<std::uint32_t> path_;  // of the sample at hand
 };
 
 }  // namespace
 
-Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out) {
-  return SpeedscopeWriter(profile, out).write();
+Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out,
+                                std::optional<profile::ValueType> first) {
+  return SpeedscopeWriter(profile, out, first).write();
 }
 
 }  // namespace windlass::exporter

@@ -1,6 +1,9 @@
 // speedscope's file format (https://www.speedscope.app/file-format-schema.json): one sampled profile of everything,
-// then one a process where there are several. Weights are nanoseconds of CPU time.
+// then one a process where there are several. So for each event, the shown one first. Weights are the event's values,
+// for example nanoseconds of CPU time.
 #pragma once
+
+#include <optional>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -8,6 +11,7 @@
 
 namespace windlass::exporter {
 
-[[nodiscard]] Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out);
+[[nodiscard]] Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out,
+                                              std::optional<profile::ValueType> first = {});
 
 }  // namespace windlass::exporter

@@ -13,7 +13,7 @@ inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-// Adds up the weights of the samples with the same comm, end and locations; leaves out those without weight. Open
+// Adds up the weights of the samples with the same root, comm, end and locations; leaves out those without weight. Open
 // addressing over stack indexes. 128 bits of hash stand for a stack, because comparing the locations themselves costs a
 // third of the total time, all of it cache misses. The chance of a collision among a million stacks is 10^-27.
 class DistinctStacks {
@@ -34,7 +34,7 @@ class DistinctStacks {
     const std::uint64_t weight = weight_of(*profile_, sample, type_);
     if (weight == 0) return;
     if (stacks_.size() * 2 >= slots_.size()) grow();
-    const Hash hash = hash_of(sample);
+    const Hash hash = hash_of(sample, root_of(*profile_, sample));
     std::size_t at = hash.low & mask();
     for (; slots_[at].stack != profile::kNone; at = (at + 1) & mask()) {
       if (slots_[at].tag != tag_of(hash)) continue;
@@ -66,13 +66,14 @@ class DistinctStacks {
     std::uint32_t stack = profile::kNone;
   };
   static std::uint32_t tag_of(const Hash& hash) { return static_cast<std::uint32_t>(hash.low >> 32); }
-  static Hash hash_of(const profile::Sample& sample) {
+  static Hash hash_of(const profile::Sample& sample, std::uint32_t root) {
     const auto& ids = sample.locations;
     Hash hash{std::uint64_t{sample.comm} << 8 | sample.end, ids.size()};
     const auto add = [&](std::uint64_t value) {
       hash.low = mix_hash(hash.low, value);
       hash.high = (hash.high ^ value) * 0xc2b2ae3d27d4eb4full + (hash.high >> 31);
     };
+    if (root != profile::kNone) add(root);
     std::size_t i = 0;
     for (; i + 1 < ids.size(); i += 2) add(std::uint64_t{ids[i]} << 32 | ids[i + 1]);
     if (i < ids.size()) add(ids[i]);

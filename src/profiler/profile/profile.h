@@ -70,7 +70,7 @@ struct Sample {
   std::uint32_t comm = kNone;  // An index into Profile::strings.
   std::uint8_t end = 0;        // A wl_end: complete, or why truncated.
   std::uint8_t certainty = 0;  // The wl_certainty of the least certain frame.
-  std::uint64_t value = 0;     // Of all `count` together, in the event's unit; of an event without a period.
+  std::uint64_t value = 0;     // Of all `count` together, in the event's unit; ignored if the event has a period.
   std::uint32_t event = 0;     // An index into Profile::events.
   std::uint32_t labels = 0;    // An index into Profile::label_sets.
 };
@@ -83,7 +83,9 @@ struct Profile {
   std::vector<Sample> samples;
   std::vector<Event> events{Event{}};              // Never empty.
   std::uint32_t shown_event = 0;                   // What a view shows unless told otherwise.
-  std::vector<std::vector<Label>> label_sets{{}};  // Each once; the first is empty.
+  std::vector<std::vector<Label>> label_sets{{}};  // Each once, unless `roots` tells them apart; the first is empty.
+  // Of each label set: the string that stands above the thread's name in its samples' stacks, or kNone. Mostly empty.
+  std::vector<std::uint32_t> roots{};
 
   std::uint64_t start_unix_ns = 0;
   std::uint64_t duration_ns = 0;
@@ -103,6 +105,11 @@ struct ValueType {
   if (type.counts) return sample.count;
   const std::uint64_t period = profile.events[sample.event].period;
   return period != 0 ? sample.count * period : sample.value;
+}
+
+// An index into `strings`; kNone: the thread's name is the root.
+[[nodiscard]] inline std::uint32_t root_of(const Profile& profile, const Sample& sample) {
+  return profile.roots.empty() ? kNone : profile.roots[sample.labels];
 }
 
 // "samples", "cpu"; the unit is "count" for the former.

@@ -1,0 +1,101 @@
+#include "cli/profile_selection.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/say.h"
+#include "profiler/export/labels.h"
+#include "profiler/export/values.h"
+
+namespace windlass::cli {
+namespace {
+
+// "a, b, c", and how many more.
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  const std::size_t shown = std::min(names.size(), kMost);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < names.size()) text += fmt::format(", {} more", names.size() - shown);
+  return text;
+}
+
+std::string names_of(const std::vector<exporter::NamedValue>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.name);
+  return list_of(names);
+}
+
+std::optional<profile::ValueType> find_value(const profile::Profile& profile, std::string_view subject,
+                                             const std::string& name) {
+  if (name.empty()) return shown_by_default(profile);
+  const auto found = exporter::values_named(profile, name);
+  if (found.size() == 1) return found.front().type;
+  if (found.empty())
+    say("windlass: {}: there is no value {}. Way out: --value takes one of {}\n", subject, name,
+        names_of(exporter::named_values(profile)));
+  else
+    say("windlass: {}: several values are named {}. Way out: --value takes one of {}\n", subject, name,
+        names_of(found));
+  return std::nullopt;
+}
+
+std::vector<exporter::LabelFilter> filters_of(const std::vector<std::string>& only) {
+  std::vector<exporter::LabelFilter> filters;
+  for (const std::string& text : only) {
+    const std::size_t mark = text.find('=');
+    filters.push_back({text.substr(0, mark), text.substr(mark + 1)});
+  }
+  return filters;
+}
+
+bool has_value(const profile::Profile& profile, std::string_view subject, const exporter::LabelFilter& filter) {
+  const auto values = exporter::label_values(profile, filter.key);
+  if (std::ranges::find(values, filter.value) != values.end()) return true;
+  say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", subject, filter.key, filter.value,
+      filter.key, list_of(values));
+  return false;
+}
+
+}  // namespace
+
+void add_selection_options(CLI::App& command, ProfileSelection& to) {
+  command.add_option("--value", to.value, "what to show: samples, cpu, or another value of the profile")
+      ->type_name("NAME");
+  command.add_option("--only", to.only, "samples with this label only; KEY may also be comm, pid or tid (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) -> std::string {
+        return text.find('=') == std::string::npos ? "no KEY=VALUE: " + text : "";
+      });
+  command.add_option("--by", to.by, "stacks begin with the value of this label; KEY may also be pid or tid")
+      ->type_name("KEY");
+}
+
+bool has_label(const profile::Profile& profile, std::string_view subject, const std::string& key) {
+  const auto keys = exporter::label_keys(profile);
+  if (std::ranges::find(keys, key) != keys.end()) return true;
+  say("windlass: {}: no sample has a label {}. Way out: labels are {}\n", subject, key, list_of(keys));
+  return false;
+}
+
+std::optional<profile::ValueType> select_from(profile::Profile& profile, std::string_view subject,
+                                              const ProfileSelection& selection) {
+  const auto value = find_value(profile, subject, selection.value);
+  if (!value) return std::nullopt;
+  const auto filters = filters_of(selection.only);
+  for (const auto& filter : filters)
+    if (!has_label(profile, subject, filter.key) || !has_value(profile, subject, filter)) return std::nullopt;
+  if (!selection.by.empty() && !has_label(profile, subject, selection.by)) return std::nullopt;
+  exporter::keep_samples(profile, filters);
+  for (const std::string& only : selection.only) profile.comments.push_back("only " + only);
+  if (!selection.by.empty()) {
+    exporter::group_samples(profile, selection.by);
+    profile.comments.push_back("by " + selection.by);
+  }
+  return value;
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,35 @@
+#include "profiler/export/values.h"
+
+#include <algorithm>
+
+namespace windlass::exporter {
+
+namespace {
+
+std::string long_name(const profile::Profile& profile, profile::ValueType type) {
+  return profile.events[type.event].name + "/" + name_of(profile, type);
+}
+
+}  // namespace
+
+std::vector<NamedValue> named_values(const profile::Profile& profile) {
+  const auto types = value_types(profile);
+  std::vector<NamedValue> named;
+  for (const profile::ValueType type : types) {
+    const std::string& name = name_of(profile, type);
+    const auto same = [&](profile::ValueType other) { return name_of(profile, other) == name; };
+    named.push_back({std::ranges::count_if(types, same) > 1 ? long_name(profile, type) : name, type});
+  }
+  return named;
+}
+
+std::vector<NamedValue> values_named(const profile::Profile& profile, std::string_view name) {
+  std::vector<NamedValue> found = named_values(profile);
+  const auto by_long =
+      std::ranges::find_if(found, [&](const auto& one) { return long_name(profile, one.type) == name; });
+  if (by_long != found.end()) return {*by_long};
+  std::erase_if(found, [&](const auto& one) { return name_of(profile, one.type) != name; });
+  return found;
+}
+
+}  // namespace windlass::exporter

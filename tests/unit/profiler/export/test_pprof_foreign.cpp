@@ -1,0 +1,261 @@
+// pprof files as other programs write them: several sample types, heap profiles, labels, values of all sorts. And what
+// a hostile one may do with these.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <protozero/pbf_writer.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "profiler/export/call_tree.h"
+#include "profiler/export/labels.h"
+#include "profiler/export/pprof.h"
+#include "profiler/export/pprof_fields.h"
+#include "profiler/export/values.h"
+
+namespace windlass::exporter {
+namespace {
+
+using protozero::pbf_writer;
+
+constexpr std::int64_t kMostInt = 0x7fff'ffff'ffff'ffff;
+
+// A file, message by message.
+class Foreign {
+ public:
+  using Labels = std::vector<std::pair<std::string, std::string>>;
+
+  Foreign& type(std::string_view name, std::string_view unit) {
+    value_type(pprof::kSampleType, name, unit);
+    return *this;
+  }
+  Foreign& period(std::string_view name, std::string_view unit, std::int64_t period) {
+    value_type(pprof::kPeriodType, name, unit);
+    top_.add_int64(pprof::kPeriod, period);
+    return *this;
+  }
+  Foreign& default_type(std::string_view name) {
+    top_.add_int64(pprof::kDefaultSampleType, id(name));
+    return *this;
+  }
+  Foreign& sample(const std::vector<std::int64_t>& values, const Labels& labels = {}) {
+    pbf_writer message(top_, pprof::kSample);
+    message.add_packed_uint64(pprof::kSampleLocationId, &kLocation, &kLocation + 1);
+    message.add_packed_int64(pprof::kSampleValue, values.begin(), values.end());
+    for (const auto& [key, text] : labels) {
+      pbf_writer label(message, pprof::kSampleLabel);
+      label.add_int64(pprof::kLabelKey, id(key));
+      label.add_int64(pprof::kLabelStr, id(text));
+    }
+    pbf_writer number(message, pprof::kSampleLabel);  // as Go's heap profiles have them
+    number.add_int64(pprof::kLabelKey, id("bytes"));
+    number.add_int64(pprof::kLabelNum, 48);
+    number.add_int64(pprof::kLabelNumUnit, id("bytes"));
+    return *this;
+  }
+  // The location and the strings go last, which the format allows.
+  [[nodiscard]] Expected<profile::Profile> read() const {
+    std::string whole = text_;
+    pbf_writer end(whole);
+    {
+      pbf_writer location(end, pprof::kLocation);
+      location.add_uint64(pprof::kLocationId, kLocation);
+      location.add_uint64(pprof::kAddress, 0x1000);
+    }
+    for (const std::string& text : strings_) end.add_string(pprof::kStringTable, text);
+    return read_pprof({reinterpret_cast<const std::byte*>(whole.data()), whole.size()});
+  }
+
+ private:
+  static constexpr std::uint64_t kLocation = 1;
+
+  void value_type(std::uint32_t tag, std::string_view name, std::string_view unit) {
+    pbf_writer message(top_, tag);
+    message.add_int64(pprof::kType, id(name));
+    message.add_int64(pprof::kUnit, id(unit));
+  }
+  std::int64_t id(std::string_view text) {
+    for (std::size_t i = 0; i < strings_.size(); ++i)
+      if (strings_[i] == text) return static_cast<std::int64_t>(i);
+    strings_.emplace_back(text);
+    return static_cast<std::int64_t>(strings_.size() - 1);
+  }
+
+  std::string text_;
+  pbf_writer top_{text_};
+  std::vector<std::string> strings_{""};
+};
+
+// The sum of the value with this name.
+std::uint64_t sum_of(const profile::Profile& p, std::string_view name) {
+  const auto found = values_named(p, name);
+  EXPECT_EQ(found.size(), 1u) << name;
+  return found.empty() ? 0 : totals_of(p, found.front().type).samples;
+}
+
+TEST(PprofForeign, GoHeap) {
+  const auto p = Foreign()
+                     .type("alloc_objects", "count")
+                     .type("alloc_space", "bytes")
+                     .type("inuse_objects", "count")
+                     .type("inuse_space", "bytes")
+                     .period("space", "bytes", 524288)
+                     .default_type("inuse_space")
+                     .sample({10, 4800, 2, 960})
+                     .sample({5, 100, 0, 0})
+                     .read();
+  ASSERT_TRUE(p.has_value()) << p.error().text();
+  EXPECT_EQ(p->events.size(), 2u);
+  EXPECT_EQ(p->shown_event, 1u);
+  EXPECT_EQ(name_of(*p, shown_by_default(*p)), "inuse_space");
+  EXPECT_EQ(sum_of(*p, "alloc_objects"), 15u);
+  EXPECT_EQ(sum_of(*p, "alloc_space"), 4900u);
+  EXPECT_EQ(sum_of(*p, "inuse_objects"), 2u);
+  EXPECT_EQ(sum_of(*p, "inuse_space"), 960u);
+  EXPECT_EQ(p->samples.size(), 3u) << "the second sample has nothing in use";
+  for (const auto& sample : p->samples) EXPECT_EQ(sample.locations, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(p->label_sets.size(), 1u) << "labels with numbers are left out";
+}
+
+// jemalloc's and tcmalloc's: the period is the mean distance of samples, also where it happens to divide the values.
+TEST(PprofForeign, HeapWithAPeriod) {
+  const auto p = Foreign()
+                     .type("objects", "count")
+                     .type("space", "bytes")
+                     .period("space", "bytes", 1024)
+                     .sample({2, 2048})
+                     .sample({3, 3072})
+                     .read();
+  ASSERT_TRUE(p.has_value()) << p.error().text();
+  EXPECT_EQ(p->events.front().period, 0u);
+  EXPECT_EQ(name_of(*p, shown_by_default(*p)), "space");
+  EXPECT_EQ(sum_of(*p, "objects"), 5u);
+  EXPECT_EQ(sum_of(*p, "space"), 5120u);
+}
+
+TEST(PprofForeign, CpuTimeThatIsNoMultipleOfThePeriod) {
+  const auto cpu = [](std::int64_t second) {
+    return Foreign()
+        .type("samples", "count")
+        .type("cpu", "nanoseconds")
+        .period("cpu", "nanoseconds", 10'000'000)
+        .sample({1, 10'000'000})
+        .sample({2, second})
+        .read();
+  };
+  const auto even = cpu(20'000'000), odd = cpu(20'000'001), none = cpu(0);
+  ASSERT_TRUE(even.has_value() && odd.has_value() && none.has_value());
+  EXPECT_EQ(even->events.front().period, 10'000'000u);
+  EXPECT_EQ(name_of(*even, shown_by_default(*even)), "samples");
+  EXPECT_EQ(odd->events.front().period, 0u);
+  EXPECT_EQ(name_of(*odd, shown_by_default(*odd)), "cpu");
+  EXPECT_EQ(sum_of(*odd, "samples"), 3u);
+  EXPECT_EQ(sum_of(*even, "cpu"), 30'000'000u);
+  EXPECT_EQ(sum_of(*odd, "cpu"), 30'000'001u);
+  EXPECT_EQ(sum_of(*none, "cpu"), 10'000'000u);
+}
+
+TEST(PprofForeign, TheLastTypeIsShownIfTheFileNamesNone) {
+  Foreign file;
+  file.type("contentions", "count").type("delay", "nanoseconds").type("space", "bytes").sample({1, 2, 3});
+  const auto last = file.read();
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(name_of(*last, shown_by_default(*last)), "space");
+  const auto unknown = file.default_type("nosuch").read();
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_EQ(name_of(*unknown, shown_by_default(*unknown)), "space");
+  const auto named = file.default_type("contentions").read();
+  ASSERT_TRUE(named.has_value());
+  EXPECT_EQ(named->shown_event, 0u);
+}
+
+TEST(PprofForeign, LabelsWithStrings) {
+  const auto p = Foreign()
+                     .type("samples", "count")
+                     .sample({1}, {{"handler", "/login"}, {"region", "eu"}})
+                     .sample({2}, {{"handler", "/logout"}})
+                     .sample({3}, {{"handler", "/login"}, {"region", "eu"}})
+                     .sample({4}, {{"handler", "/login"}, {"handler", "/logout"}})
+                     .sample({5}, {{"comm", "worker"}})
+                     .read();
+  ASSERT_TRUE(p.has_value()) << p.error().text();
+  EXPECT_EQ(p->label_sets.size(), 4u) << "each once";
+  EXPECT_EQ(label_keys(*p), (std::vector<std::string>{"handler", "region", "comm", "pid", "tid"}));
+  const auto handlers = label_shares(*p, {0, true}, "handler");
+  ASSERT_EQ(handlers.shares.size(), 2u);
+  EXPECT_EQ(handlers.shares[0].text, "/login");
+  EXPECT_EQ(handlers.shares[0].weight, 8u);
+  EXPECT_EQ(handlers.shares[1].weight, 6u);
+  EXPECT_EQ(handlers.without, 5u);
+  EXPECT_EQ(label_shares(*p, {0, true}, "comm").shares[0].text, "[unknown]");
+  EXPECT_EQ(label_shares(*p, {0, true}, "comm").shares[1].text, "worker");
+}
+
+TEST(PprofForeign, ValuesBelowZeroCountAsZero) {
+  const auto p = Foreign().type("objects", "count").type("space", "bytes").sample({-3, -100}).sample({1, 7}).read();
+  ASSERT_TRUE(p.has_value());
+  EXPECT_EQ(sum_of(*p, "objects"), 1u);
+  EXPECT_EQ(sum_of(*p, "space"), 7u);
+}
+
+// Shares of sums that have wrapped round would be nonsense.
+TEST(PprofHostile, SumsOfMoreThan64Bits) {
+  const auto with = [](std::size_t samples, std::vector<std::int64_t> values) {
+    Foreign file;
+    file.type("objects", "count").type("space", "bytes");
+    for (std::size_t i = 0; i < samples; ++i) file.sample(values);
+    return file.read();
+  };
+  for (const auto& values : {std::vector<std::int64_t>{1, kMostInt}, std::vector<std::int64_t>{kMostInt, 1}}) {
+    EXPECT_TRUE(with(2, values).has_value());
+    const auto three = with(3, values);
+    ASSERT_FALSE(three.has_value());
+    EXPECT_EQ(three.error().code, ErrorCode::kLimit);
+    EXPECT_NE(three.error().text().find("64 bits"), std::string::npos) << three.error().text();
+  }
+  // A count times the period.
+  const auto times = Foreign()
+                         .type("samples", "count")
+                         .type("cpu", "nanoseconds")
+                         .period("cpu", "nanoseconds", kMostInt)
+                         .sample({kMostInt, 1})
+                         .sample({2, 2})
+                         .read();
+  ASSERT_TRUE(times.has_value());
+  EXPECT_LE(sum_of(*times, "cpu"), 3u) << "as the file says";
+}
+
+// Each event is looked for in each sample: their number would make a small file take hours.
+TEST(PprofHostile, ManySampleTypes) {
+  const auto with = [](std::size_t types) {
+    Foreign file;
+    for (std::size_t i = 0; i < types; ++i) file.type("a", "bytes");
+    return file.sample(std::vector<std::int64_t>(types, 1)).read();
+  };
+  const auto most = with(64);
+  ASSERT_TRUE(most.has_value()) << most.error().text();
+  EXPECT_EQ(most->samples.size(), 64u);
+  const auto more = with(65);
+  ASSERT_FALSE(more.has_value());
+  EXPECT_EQ(more.error().code, ErrorCode::kLimit);
+}
+
+// A label of its own in each sample: nothing here is quadratic in their number.
+TEST(PprofHostile, ManyLabels) {
+  profile::Profile p;
+  for (std::uint32_t i = 0; i < 200'000; ++i) {
+    p.strings.push_back(std::to_string(i));
+    p.label_sets.push_back({{i, i}});
+    p.samples.push_back({.count = 1, .labels = i + 1});
+  }
+  EXPECT_EQ(label_shares(p, {0, true}).size(), 200'000u);
+  EXPECT_EQ(label_keys(p).size(), 200'003u);
+  const std::vector<LabelFilter> filters{{"7", "7"}};
+  keep_samples(p, filters);
+  EXPECT_EQ(p.samples.size(), 1u);
+}
+
+}  // namespace
+}  // namespace windlass::exporter
