@@ -48,6 +48,8 @@ class Module {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
     return named != nullptr ? *named : info_;
   }
+  // False for what is found by address alone (own_modules.h).
+  [[nodiscard]] bool has_range() const { return info_.end != 0; }
   // For a module of the own process that a walk entered without a name. Allocates. What info() gave before stays valid.
   void set_name(std::string path) const;
   ~Module();

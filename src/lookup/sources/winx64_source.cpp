@@ -3,6 +3,7 @@
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
 #include "lookup/sources/pe_source.h"
+#include "lookup/sources/winx64_unwound.h"
 
 namespace windlass::sources {
 namespace {
@@ -32,13 +33,7 @@ class X64Source final : public PeSource {
             winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers, unwound, &addresses);
         !done)
       return Failure(done.error());
-    caller = unwound.caller;
-    for (unsigned number = 0; number < 16; ++number)
-      if (addresses.integer[number] != 0) saved.set(caller, winx64::dwarf_number(number), addresses.integer[number]);
-    saved.set(caller, Registers::pc_number(Architecture::kX86_64), addresses.return_address);
-    return HandlerCall{unwound.establisher, unwound.handler, unwound.handler_data,
-                       (unwound.handler_flags & winx64::kEhandler) != 0,
-                       (unwound.handler_flags & winx64::kUhandler) != 0};
+    return take(unwound, addresses, caller, saved);
   }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
