@@ -387,6 +387,40 @@ EXCEPTION_DISPOSITION report(EXCEPTION_RECORD* record, void*, CONTEXT* context, 
   return ExceptionContinueExecution;
 }
 
+// push rbp; mov rbp, rsp; sub rsp, 32; mov rax, target; call rax; nop; leave; ret: so many, each calling the one
+// before. The last one's address.
+constexpr std::uint32_t kFramedReturn = 20, kFramedApart = 0x10010;
+std::uint64_t put_framed(JitHeap& heap, std::uint64_t offset, std::uint64_t target, std::uint32_t depth) {
+  for (std::uint32_t i = 0; i < depth; ++i, offset += kFramedApart) {
+    std::vector<std::uint8_t> code = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0xb8, 0,   0,
+                                      0,    0,    0,    0,    0,    0,    0xff, 0xd0, 0x90, 0xc9, 0xc3};
+    std::memcpy(&code[10], &target, 8);
+    heap.put(offset, code);
+    target = heap.begin() + offset;
+  }
+  return target;
+}
+
+// The own walks take the front without the system.
+TEST(HeapWithFront, IsCodeOfTheOwnWalks) {
+  JitHeap heap;
+  const auto front = write_heap_front({.begin = heap.begin(), .end = heap.end()});
+  ASSERT_TRUE(front) << front.error().text();
+  const auto id = add_own_code(
+      {.begin = front->code,
+       .end = heap.end(),
+       .name = "[heap]",
+       .function_table = {
+           .bytes = front->bytes, .address = heap.begin(), .table = front->table, .entries = front->entries}});
+  ASSERT_TRUE(id) << id.error().text();
+  Seen seen;
+  reinterpret_cast<Function>(put_framed(heap, 0x1000, address_of(look_ourselves), 12))(address_of(&seen));
+  ASSERT_GT(seen.pcs.size(), 14U);
+  for (std::uint32_t i = 0; i < 12; ++i)
+    EXPECT_EQ(seen.pcs[1 + i], heap.begin() + 0x1000 + kFramedApart * i + kFramedReturn);
+  EXPECT_TRUE(retire_own_code(*id));
+}
+
 TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
   JitHeap heap;
   const auto front = write_heap_front({.begin = heap.begin(), .end = heap.end(), .handler = address_of(report)});
@@ -397,17 +431,9 @@ TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
       VirtualProtect(reinterpret_cast<void*>(heap.begin()), front->code - heap.begin(), PAGE_EXECUTE_READ, &before));
   auto* const table = reinterpret_cast<RUNTIME_FUNCTION*>(heap.begin() + front->table);
   ASSERT_TRUE(RtlAddFunctionTable(table, front->entries, heap.begin()));
-  // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, target; call rax; nop; leave; ret
-  constexpr std::uint32_t kCallEnd = 20, kDepth = 12;
+  constexpr std::uint32_t kDepth = 12;
   const auto chain = [&](std::uint64_t offset, std::uint64_t target) {
-    for (std::uint32_t i = 0; i < kDepth; ++i, offset += 0x10010) {
-      std::vector<std::uint8_t> code = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0xb8, 0,   0,
-                                        0,    0,    0,    0,    0,    0,    0xff, 0xd0, 0x90, 0xc9, 0xc3};
-      std::memcpy(&code[10], &target, 8);
-      heap.put(offset, code);
-      target = heap.begin() + offset;
-    }
-    return reinterpret_cast<Function>(target);
+    return reinterpret_cast<Function>(put_framed(heap, offset, target, kDepth));
   };
   const std::uint64_t fault = heap.begin() + 0x200000;
   heap.put(0x200000, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x5d, 0xc3});
@@ -417,7 +443,7 @@ TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
   ASSERT_GT(crash_stack.size(), kDepth + 2U);
   EXPECT_EQ(crash_stack[0], fault + 4);
   for (std::uint32_t i = 0; i < kDepth; ++i)
-    EXPECT_EQ(crash_stack[1 + i], heap.begin() + 0x1000 + 0x10010 * i + kCallEnd);
+    EXPECT_EQ(crash_stack[1 + i], heap.begin() + 0x1000 + kFramedApart * i + kFramedReturn);
   EXPECT_EQ(crash_walks.by_walker, crash_stack);
   EXPECT_EQ(crash_walks.by_backtrace, crash_stack);
   const Function throwing = chain(0x1100, address_of(throws));

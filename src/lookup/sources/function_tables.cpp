@@ -1,6 +1,8 @@
 #include "lookup/sources/function_tables.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "base/pages.h"
 #include "formats/winx64/exec.h"
@@ -92,6 +94,70 @@ Expected<HandlerCall> FunctionTables::unwind(const Callee& callee, Registers& ca
   HandlerCall call = take(unwound, addresses, caller, saved);
   if (call.handler != 0) call.handler += entry.base, call.data += entry.base;
   return call;
+}
+
+namespace {
+
+class GivenTable final : public FunctionTables {
+ public:
+  explicit GivenTable(const FunctionTable& table)
+      : bytes_(table.bytes), address_(table.address), base_(table.base != 0 ? table.base : table.address) {}
+
+  Expected<void> read(const FunctionTable& table, std::uint64_t begin, std::uint64_t end) {
+    if (base_ > address_) return fail(ErrorCode::kMalformed, "function table before the base of its RVAs", address_);
+    const ByteView bytes(bytes_.data(), bytes_.size());
+    for (std::uint32_t i = 0; i < table.entries; ++i) {
+      const auto entry = bytes.at<winx64::RuntimeFunction>(table.table + std::uint64_t{i} * sizeof(functions_[0]));
+      if (!entry) return Failure(entry.error());
+      if (entry->begin >= entry->end || base_ + entry->begin < begin || base_ + entry->end > end)
+        return fail(ErrorCode::kOutOfRange, "function does not lie in its code range: RVA", entry->begin, entry->end);
+      functions_.push_back(*entry);
+    }
+    std::ranges::sort(functions_, {}, &winx64::RuntimeFunction::begin);
+    return check_records();
+  }
+
+  bool find(std::uint64_t address, TableEntry& to) const override {
+    const auto after = std::ranges::upper_bound(functions_, address - base_, {}, [](const auto& f) { return f.begin; });
+    if (address < base_ || after == functions_.begin() || address - base_ >= std::prev(after)->end) return false;
+    to = {base_, *std::prev(after)};
+    return true;
+  }
+
+ private:
+  bool read_held(std::uint64_t address, void* to, std::size_t size) const override {
+    const std::uint64_t at = address - address_;
+    if (at > bytes_.size() || size > bytes_.size() - at) return false;
+    std::memcpy(to, bytes_.data() + at, size);
+    return true;
+  }
+
+  [[nodiscard]] Expected<void> check_records() const {
+    const auto find_here = [this](std::uint64_t at, TableEntry& to) { return find(at, to); };
+    const auto read = [this](std::uint64_t at, void* to, std::size_t size) { return read_held(at, to, size); };
+    for (std::size_t i = 0; i < functions_.size(); ++i) {
+      const winx64::RuntimeFunction& function = functions_[i];
+      if (i != 0 && function.begin < functions_[i - 1].end)
+        return fail(ErrorCode::kMalformed, "function overlaps another one: RVA", function.begin, functions_[i - 1].end);
+      if (!winx64::primary(CopiedImage(base_, find_here, read), function))
+        return fail(ErrorCode::kMalformed, "unwind information is not among the bytes, or damaged: RVA", function.info,
+                    function.begin);
+    }
+    return {};
+  }
+
+  const std::vector<std::byte> bytes_;
+  const std::uint64_t address_, base_;
+  std::vector<winx64::RuntimeFunction> functions_;  // ascending, disjoint
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<UnwindSource>> make_table_source(const FunctionTable& table, std::uint64_t begin,
+                                                          std::uint64_t end) {
+  auto source = std::make_unique<GivenTable>(table);
+  if (const auto done = source->read(table, begin, end); !done) return Failure(done.error());
+  return source;
 }
 
 }  // namespace windlass::sources

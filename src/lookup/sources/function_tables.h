@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "lookup/sources/unwind_source.h"
 #include "windlass/format/winx64.h"
+#include "windlass/jit/code_range.h"
 
 namespace windlass::sources {
 
@@ -43,5 +45,10 @@ class FunctionTables : public UnwindSource {
     return false;
   }
 };
+
+// A table that is given as data; the bytes are copied. Errors: kOutOfRange, with the RVA of an entry that is not in
+// [begin, end). Those of reading the table and its records.
+[[nodiscard]] Expected<std::unique_ptr<UnwindSource>> make_table_source(const FunctionTable& table, std::uint64_t begin,
+                                                                        std::uint64_t end);
 
 }  // namespace windlass::sources
