@@ -39,7 +39,7 @@ class FakeNtdll {
     std::copy(bytes.begin(), bytes.end(), made.bytes.begin());
     put_link(made, kHead, kHead, kHead);
     // Its first word leads to something whose second word leads back, as a critical section's does.
-    put_link(made, kSection, kBase + kData + 0x80, 0xffff'ffff);
+    put_link(made, kSection, kBase + kData + 0x80, kBase + kData + 0xa0);
     made.put<std::uint64_t>(kBase + kData + 0x88, kSection);
     return made;
   }
