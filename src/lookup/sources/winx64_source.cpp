@@ -2,6 +2,7 @@
 #include "formats/image/pe_names.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
+#include "lookup/sources/ocaml_frames.h"
 #include "lookup/sources/pe_source.h"
 #include "lookup/sources/winx64_unwound.h"
 
@@ -13,6 +14,7 @@ class X64Source final : public PeSource {
   explicit X64Source(const image::PeImage& image)
       : PeSource(image, sizeof(winx64::RuntimeFunction)), functions_(image_) {
     find_dispatchers();
+    ocaml_ = OcamlFrames::read(image_);
   }
 
   std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
@@ -20,7 +22,7 @@ class X64Source final : public PeSource {
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
-    if (!entry) return uncovered(address);
+    if (!entry) return ocaml_row_at(address, to) ? Expected<void>() : uncovered(address);
     if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
     to.signal_frame |= is_dispatcher(*entry);
     return {};
@@ -35,6 +37,8 @@ class X64Source final : public PeSource {
       return Failure(done.error());
     return take(unwound, addresses, caller, saved);
   }
+
+  bool may_be_leaf(std::uint64_t rva) const override { return !ocaml_.has_code(rva); }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
 
@@ -75,6 +79,20 @@ class X64Source final : public PeSource {
     winx64::lower(functions_, entry, mark, report);
   }
 
+  // At the last byte of a call, as return addresses are looked up. No register outlives a call in OCaml's code.
+  bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
+    const auto size = ocaml_.size_at(rva + 1);
+    if (!size) return false;
+    to = FrameRow();
+    to.begin = rva;
+    to.end = rva + 1;
+    to.cfa = CfaRule::at(winx64::dwarf_number(winx64::kRsp), static_cast<std::int32_t>(*size));
+    to.return_address = RegisterRule::at_cfa(-8);
+    for (const unsigned number : winx64::kPreservedNumbers)
+      (void)to.registers.set(winx64::dwarf_number(number), RegisterRule::undefined());
+    return true;
+  }
+
   // What the system jumps to on top of interrupted code. Windows' ntdll.dll describes it by a machine frame; Wine 8's
   // makes its own call frame out of the context, so that the interrupted pc looks like a return address.
   void find_dispatchers() {
@@ -90,6 +108,7 @@ class X64Source final : public PeSource {
 
   std::uint32_t dispatchers_[2] = {};
   winx64::Functions functions_;
+  OcamlFrames ocaml_;
 };
 
 }  // namespace
