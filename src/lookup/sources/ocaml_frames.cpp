@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "formats/image/pe_names.h"
+#include "formats/winx64/registers.h"
+#include "formats/winx64/unwound.h"
 
 namespace windlass::sources {
 namespace {
@@ -98,6 +100,17 @@ void OcamlFrames::add(std::uint32_t rva, std::uint32_t size) {
   code_begin_ = code_end_ == 0 ? rva : std::min<std::uint64_t>(code_begin_, rva);
   code_end_ = std::max<std::uint64_t>(code_end_, rva + std::uint64_t{1});
   if (size != 0 && size % 8 == 0) frames_.push_back({rva, size});
+}
+
+FrameRow OcamlFrames::row(std::uint64_t rva, std::uint32_t size) {
+  FrameRow row;
+  row.begin = rva;
+  row.end = rva + 1;
+  row.cfa = CfaRule::at(winx64::dwarf_number(winx64::kRsp), static_cast<std::int32_t>(size));
+  row.return_address = RegisterRule::at_cfa(-8);
+  for (const unsigned number : winx64::kPreservedNumbers)
+    (void)row.registers.set(winx64::dwarf_number(number), RegisterRule::undefined());
+  return row;
 }
 
 std::optional<std::uint32_t> OcamlFrames::size_at(std::uint64_t return_rva) const {

@@ -4,11 +4,13 @@
 // OCaml: runtime/stack.h, backtrace_nat.c, asmcomp/emitaux.ml; with debug information as pointers (to 4.06) or offsets.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "formats/image/pe.h"
+#include "windlass/frame_row.h"
 
 namespace windlass::sources {
 
@@ -24,6 +26,15 @@ class OcamlFrames {
   // From rsp behind the call that returns there, to the caller's rsp. Nothing: no such call.
   [[nodiscard]] std::optional<std::uint32_t> size_at(std::uint64_t return_rva) const;
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
+  // Calls call(rva, size) for each call whose last byte is in [begin, end), ascending.
+  template <typename Call>
+  void each_call(std::uint64_t begin, std::uint64_t end, Call&& call) const {
+    for (auto at = std::ranges::lower_bound(frames_, begin + 1, {}, &Frame::rva); at != frames_.end() && at->rva <= end;
+         ++at)
+      call(std::uint64_t{at->rva} - 1, at->size);
+  }
+  // The row at the last byte of a call. No register outlives a call in OCaml's code.
+  [[nodiscard]] static FrameRow row(std::uint64_t rva, std::uint32_t size);
 
  private:
   struct Frame {

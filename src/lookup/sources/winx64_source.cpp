@@ -79,18 +79,11 @@ class X64Source final : public PeSource {
     winx64::lower(functions_, entry, mark, report);
   }
 
-  // At the last byte of a call, as return addresses are looked up. No register outlives a call in OCaml's code.
+  // Return addresses are looked up at the last byte of their call.
   bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
     const auto size = ocaml_.size_at(rva + 1);
-    if (!size) return false;
-    to = FrameRow();
-    to.begin = rva;
-    to.end = rva + 1;
-    to.cfa = CfaRule::at(winx64::dwarf_number(winx64::kRsp), static_cast<std::int32_t>(*size));
-    to.return_address = RegisterRule::at_cfa(-8);
-    for (const unsigned number : winx64::kPreservedNumbers)
-      (void)to.registers.set(winx64::dwarf_number(number), RegisterRule::undefined());
-    return true;
+    if (size) to = OcamlFrames::row(rva, *size);
+    return size.has_value();
   }
 
   // What the system jumps to on top of interrupted code. Windows' ntdll.dll describes it by a machine frame; Wine 8's
