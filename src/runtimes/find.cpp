@@ -20,6 +20,7 @@
 #include "runtimes/ruby/find.h"
 #include "runtimes/runtime_code.h"
 #include "runtimes/v8/find.h"
+#include "runtimes/windows/find.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -45,7 +46,8 @@ constexpr Kind kKinds[] = {{coreclr::find_descriptor, by_memory<coreclr::open>},
                            {mono::find_exports, by_memory<mono::open>},
                            {beam::find_exports, by_memory<beam::open>},
                            {v8::find_metadata, by_file<v8::open>},
-                           {gdb::find_descriptor, by_memory<gdb::open>}};
+                           {gdb::find_descriptor, by_memory<gdb::open>},
+                           {windows::find_tables, by_memory<windows::open>}};
 
 // Those that make no code, and are known by what the image exports alone.
 struct InterpreterKind {

@@ -191,7 +191,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
 // system call stubs do, whose unwinder asks no more of code without an entry.
 bool by_leaf(const StepContext& context, Step& step) {
   const Architecture architecture = context.space.architecture();
-  const bool windows = context.module != nullptr && context.module->is_windows();
+  const bool windows = context.module != nullptr && context.module->may_be_leaf(context.frame.pc().lookup());
   if (context.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
   FrameRow row;
   if (architecture == Architecture::kAArch64) {

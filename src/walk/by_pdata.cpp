@@ -40,7 +40,7 @@ bool by_pdata(const StepContext& context, Step& step) {
   if (found) {
     apply_row(context, row, FrameOrigin::kPdata, step);
   } else if (found.error().code == ErrorCode::kNotFound) {
-    return by_leaf(context, step);
+    return module.may_be_leaf(pc.lookup()) && by_leaf(context, step);
   } else {
     execute(context, step);
     if (step.status.end == WalkEnd::kBadRow) return false;

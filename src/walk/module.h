@@ -48,6 +48,8 @@ class Module {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
     return named != nullptr ? *named : info_;
   }
+  // False for what is found by address alone (own_modules.h).
+  [[nodiscard]] bool has_range() const { return info_.end != 0; }
   // For a module of the own process that a walk entered without a name. Allocates. What info() gave before stays valid.
   void set_name(std::string path) const;
   ~Module();
@@ -89,6 +91,7 @@ class Module {
   // What was put together from memory in place of a file; empty: the file is there, or nothing is.
   [[nodiscard]] ByteView image_in_memory() const { return {owned_.data(), owned_.size()}; }
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  [[nodiscard]] bool may_be_leaf(std::uint64_t address) const { return source().may_be_leaf(address - bias_); }
   [[nodiscard]] bool is_exact() const { return source().is_exact(); }
   [[nodiscard]] bool may_be_outermost(std::uint64_t address) const {
     return source().may_be_outermost(address - bias_);

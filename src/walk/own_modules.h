@@ -33,6 +33,9 @@ enum class Executable : std::uint8_t { kNo, kYes, kHidden, kUnknown };  // kHidd
 [[nodiscard]] Executable find_own_executable(std::uint64_t address, CodeExtent& extent);
 // The module of all generated code that was never registered: without rows or a range of its own.
 [[nodiscard]] const Module& undescribed_code();
+// On Windows, the module of all code in no image that the system's function tables describe: without a range of its
+// own. Null: no table has the address. Asks the system, which takes a lock. Does not allocate.
+[[nodiscard]] const Module* find_own_table_code(std::uint64_t address);
 
 // Has something that is loaded machine code in [begin, end)? May lock: not for signal handlers.
 [[nodiscard]] bool own_module_has_code(std::uint64_t begin, std::uint64_t end);

@@ -7,6 +7,7 @@
 
 #include "formats/dwarf/cfi.h"
 #include "formats/dwarf/lower.h"
+#include "lookup/sources/function_tables.h"
 #include "lookup/sources/rows_source.h"
 
 namespace windlass::walk {
@@ -70,6 +71,14 @@ Expected<Functions> evaluate(const CodeRange& range, Architecture architecture) 
 }  // namespace
 
 Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange range, Architecture architecture) {
+  const FunctionTable& table = range.function_table;
+  if (!range.rows.empty() + !range.eh_frame.empty() + !table.bytes.empty() > 1)
+    return fail(ErrorCode::kMalformed, "give a code range one kind of unwind information", range.begin);
+  if (!table.bytes.empty()) {
+    if (architecture != Architecture::kX86_64)
+      return fail(ErrorCode::kUnsupported, "function tables of code ranges are of Windows x64", range.begin);
+    return sources::make_table_source(table, range.begin, range.end);
+  }
   Functions functions;
   std::vector<std::byte> expressions;
   if (range.eh_frame.empty()) {
@@ -77,8 +86,6 @@ Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange ran
     functions.push_back(function_of(range.begin, range.end));
     functions.back().rows = std::move(range.rows);
   } else {
-    if (!range.rows.empty())
-      return fail(ErrorCode::kMalformed, "give a code range rows or .eh_frame, not both", range.begin);
     auto evaluated = evaluate(range, architecture);
     if (!evaluated) return Failure(evaluated.error());
     functions = std::move(*evaluated);

@@ -8,8 +8,8 @@
 
 namespace windlass::walk {
 
-// The rows of a range, in addresses of the process: those given, or what its .eh_frame evaluates to. Errors as
-// add_own_code() names them.
+// The rows of a range, in addresses of the process: those given, or what its .eh_frame or function table says. Errors
+// as add_own_code() names them.
 [[nodiscard]] Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange range,
                                                                                  Architecture architecture);
 

@@ -92,7 +92,7 @@ std::uint32_t StackWalker::may_follow() const { return flow::budget_of(*scratch_
 
 void StackWalker::set_module(const walk::Module* module) {
   module_ = module;
-  frame_.module = module != nullptr && module != &walk::undescribed_code() ? &module->info() : nullptr;
+  frame_.module = module != nullptr && module->has_range() ? &module->info() : nullptr;
   const auto& registers = frame_.registers;
   sources::NameSource* names = module != nullptr && registers.has_sp() ? module->names() : nullptr;
   frame_.function = names != nullptr ? names->frame_function(registers.pc().lookup(), registers, space_->memory()) : 0;

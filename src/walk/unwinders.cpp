@@ -41,8 +41,8 @@ constexpr Unwinder kOfNowhere[] = {kBySignalTrampoline, kByLeaf};
 
 std::span<const Unwinder> unwinders_of(const Module* module) {
   if (module == nullptr) return kOfNowhere;
-  if (module->generated()) return kOfGenerated;
   if (module->is_windows()) return kOfWindows;
+  if (module->generated()) return kOfGenerated;
   return kOfElf;
 }
 
@@ -82,6 +82,7 @@ Executable UndescribedCode::ask(std::uint64_t address, flow::Budget& budget) {
 const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask) {
   if (const Module* module = module_at(space, address); module != nullptr) return module;
   if (!space.is_own_process()) return nullptr;
+  if (const Module* described = find_own_table_code(address); described != nullptr) return described;
   const bool found = ask ? scratch.undescribed.ask(address, flow::budget_of(*scratch.synthesis)) == Executable::kYes
                          : scratch.undescribed.holds(address, 1);
   return found ? &undescribed_code() : nullptr;

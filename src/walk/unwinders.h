@@ -47,7 +47,8 @@ struct Scratch {
   GracePeriod::Reader code;              // Entered while a walker has it: code ranges that it found stay.
 };
 
-// The code at an address: a module, a code range or, in the own process, undescribed_code(). With `ask`, the kernel is
+// The code at an address: a module, a code range or, in the own process, code of Windows' function tables or
+// undescribed_code(). With `ask`, the kernel is
 // asked, which takes time. Without it, only the walk's own knowledge is used. Null: nothing.
 [[nodiscard]] const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask);
 

@@ -19,6 +19,7 @@ struct PeFile {
     std::uint32_t rva = 0;
     std::vector<std::uint8_t> bytes;
     bool executable = false;
+    bool writable = false;
   };
   enum Layout : std::uint8_t {
     kPacked,  // one section's bytes behind the other's
@@ -55,7 +56,7 @@ struct PeFile {
       header.rva = section.rva;
       header.file_size = (header.virtual_size + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
       header.file_offset = layout == kPacked ? static_cast<std::uint32_t>(file.size()) : section.rva;
-      header.characteristics = section.executable ? 0x6000'0020 : 0x4000'0040;
+      header.characteristics = section.executable ? 0x6000'0020 : section.writable ? 0xc000'0040 : 0x4000'0040;
       file.resize(std::max<std::size_t>(file.size(), std::size_t{header.file_offset} + header.file_size));
       std::copy(section.bytes.begin(), section.bytes.end(), file.begin() + header.file_offset);
       put(file, header_at, header);

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/registers.h"
 #include "jit_heap.h"
 #include "system_walk.h"
 #include "windlass/backtrace.h"
@@ -134,6 +135,99 @@ std::uint64_t look_ourselves(std::uint64_t to) {
   const std::size_t count = backtrace(pcs, 200);
   reinterpret_cast<Seen*>(to)->pcs.assign(pcs, pcs + count);
   return 42;
+}
+
+// The same stack three times.
+struct Walks {
+  std::vector<std::uint64_t> by_system, by_walker, by_backtrace;
+};
+Walks walks_from(const CONTEXT& context) {
+  Walks walks;
+  for (const CONTEXT& frame : test::system_walk(context, 200)) walks.by_system.push_back(frame.Rip);
+  StackWalker walker(own_process(), registers_of(&context));
+  do walks.by_walker.push_back(walker.frame().pc().value());
+  while (walker.step());
+  walks.by_backtrace.resize(200);
+  walks.by_backtrace.resize(backtrace_from(registers_of(&context), walks.by_backtrace.data(), 200));
+  return walks;
+}
+std::uint64_t look_thrice(std::uint64_t to) {
+  CONTEXT context;
+  RtlCaptureContext(&context);
+  *reinterpret_cast<Walks*>(to) = walks_from(context);
+  return 42;
+}
+
+// One registration serves the system and the own walks.
+TEST_P(EveryTable, OwnWalksSeeWhatTheSystemSees) {
+  const std::uint64_t first = chain(address_of(look_thrice), 15);
+  Walks walks;
+  EXPECT_EQ(reinterpret_cast<Function>(first)(address_of(&walks)), 42U);
+  ASSERT_GT(walks.by_system.size(), 17U);
+  for (std::size_t i = 0; i < 15; ++i)
+    EXPECT_EQ(walks.by_system[1 + i], heap_.begin() + 0x100 * i + JitHeap::kReturnOffset);
+  EXPECT_EQ(walks.by_walker, walks.by_system);
+  EXPECT_EQ(walks.by_backtrace, walks.by_system);
+  Seen seen;
+  reinterpret_cast<Function>(chain(address_of(look_ourselves), 15))(address_of(&seen));
+  ASSERT_GT(seen.pcs.size(), 17U);
+  for (std::size_t i = 0; i < 15; ++i)
+    EXPECT_EQ(seen.pcs[1 + i], heap_.begin() + 0xf00 + 0x100 * i + JitHeap::kReturnOffset);
+}
+
+// Also where code is interrupted, in prologue and epilogue, and where the entry has just been taken away: a leaf then.
+TEST_P(EveryTable, OwnStepsAreThoseOfTheSystem) {
+  const std::uint64_t at = heap_.put_call(0x400, 0);
+  const RegistrationId id = add({call_at(0x400)});
+  const auto compare = [&](std::uint32_t offset) {
+    std::uint64_t stack[16];
+    for (std::size_t i = 0; i < std::size(stack); ++i) stack[i] = address_of(look) + i;
+    CONTEXT context{};
+    context.Rip = at + offset;
+    context.Rsp = address_of(stack);
+    context.Rbx = 0x1234;
+    StackWalker walker(own_process(), registers_of(&context));
+    ASSERT_TRUE(walker.step()) << offset << ": " << walker.error().text();
+    CONTEXT caller = context;
+    if (!test::system_step(caller)) {
+      caller.Rip = stack[0];
+      caller.Rsp += 8;
+    }
+    const Registers& registers = walker.frame().registers;
+    EXPECT_EQ(registers.pc().value(), caller.Rip) << offset;
+    EXPECT_EQ(registers.sp(), caller.Rsp) << offset;
+    EXPECT_EQ(registers.get(x86_64::kRbx), caller.Rbx) << offset;
+    const bool described = walker.frame().certainty == FrameCertainty::kDescribed;
+    EXPECT_EQ(described, found(context.Rip) != 0) << offset;
+  };
+  for (const std::uint32_t offset : {0, 1, 8, 18, 20, 21, 28, 29}) compare(offset);
+  ASSERT_TRUE(registrar_->remove(id));
+  compare(0);
+}
+
+// A table may lie: about where its information is, or what that says. The walk ends, and nothing faults.
+TEST(OwnWalks, HoldAgainstTablesThatLie) {
+  JitHeap heap;
+  const JitHeap gone(1 << 16, PAGE_NOACCESS);
+  const auto unreadable = static_cast<DWORD>(gone.begin() - heap.begin());
+  ASSERT_LT(gone.begin() - heap.begin(), std::uint64_t{1} << 32);
+  heap.put(0x800, {7, 0, 0, 0});                                      // of no version
+  heap.put(0x900, {1 | 4 << 3, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0});  // chained to itself
+  const DWORD self[] = {0x40, 0x50, 0x900};
+  std::memcpy(reinterpret_cast<void*>(heap.begin() + 0x904), self, sizeof self);
+  for (const DWORD info : {unreadable, DWORD{0x800}, DWORD{0x900}, DWORD{0xffff'fff0}}) {
+    RUNTIME_FUNCTION entry{0x40, 0x50, {info}};
+    ASSERT_TRUE(RtlAddFunctionTable(&entry, 1, heap.begin()));
+    ASSERT_NE(found(heap.begin() + 0x44), 0U);
+    std::uint64_t stack[16] = {};
+    CONTEXT context{};
+    context.Rip = heap.begin() + 0x44;
+    context.Rsp = address_of(stack);
+    StackWalker walker(own_process(), registers_of(&context));
+    EXPECT_FALSE(walker.step()) << info;
+    EXPECT_EQ(walker.end_reason(), WalkEnd::kBadRow) << info;
+    RtlDeleteFunctionTable(&entry);
+  }
 }
 
 // The own walks know generated code from Registry::kWindlass, here too.
@@ -282,13 +376,49 @@ TEST_P(EveryTable, CrashesReachTheFilterOfUnhandledOnes) {
 
 // A heap with a front (windlass/jit/code_heap.h): V8's way to have crashes in generated code reported.
 int reports;
+Walks crash_walks;
 EXCEPTION_DISPOSITION report(EXCEPTION_RECORD* record, void*, CONTEXT* context, DISPATCHER_CONTEXT*) {
   if (record->ExceptionCode != EXCEPTION_ACCESS_VIOLATION) return ExceptionContinueSearch;
   ++reports;
   EXCEPTION_POINTERS crash{record, context};
   crash_stack.clear();
+  crash_walks = walks_from(*context);
   crash_reporter(&crash);
   return ExceptionContinueExecution;
+}
+
+// push rbp; mov rbp, rsp; sub rsp, 32; mov rax, target; call rax; nop; leave; ret: so many, each calling the one
+// before. The last one's address.
+constexpr std::uint32_t kFramedReturn = 20, kFramedApart = 0x10010;
+std::uint64_t put_framed(JitHeap& heap, std::uint64_t offset, std::uint64_t target, std::uint32_t depth) {
+  for (std::uint32_t i = 0; i < depth; ++i, offset += kFramedApart) {
+    std::vector<std::uint8_t> code = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0xb8, 0,   0,
+                                      0,    0,    0,    0,    0,    0,    0xff, 0xd0, 0x90, 0xc9, 0xc3};
+    std::memcpy(&code[10], &target, 8);
+    heap.put(offset, code);
+    target = heap.begin() + offset;
+  }
+  return target;
+}
+
+// The own walks take the front without the system.
+TEST(HeapWithFront, IsCodeOfTheOwnWalks) {
+  JitHeap heap;
+  const auto front = write_heap_front({.begin = heap.begin(), .end = heap.end()});
+  ASSERT_TRUE(front) << front.error().text();
+  const auto id = add_own_code(
+      {.begin = front->code,
+       .end = heap.end(),
+       .name = "[heap]",
+       .function_table = {
+           .bytes = front->bytes, .address = heap.begin(), .table = front->table, .entries = front->entries}});
+  ASSERT_TRUE(id) << id.error().text();
+  Seen seen;
+  reinterpret_cast<Function>(put_framed(heap, 0x1000, address_of(look_ourselves), 12))(address_of(&seen));
+  ASSERT_GT(seen.pcs.size(), 14U);
+  for (std::uint32_t i = 0; i < 12; ++i)
+    EXPECT_EQ(seen.pcs[1 + i], heap.begin() + 0x1000 + kFramedApart * i + kFramedReturn);
+  EXPECT_TRUE(retire_own_code(*id));
 }
 
 TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
@@ -301,17 +431,9 @@ TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
       VirtualProtect(reinterpret_cast<void*>(heap.begin()), front->code - heap.begin(), PAGE_EXECUTE_READ, &before));
   auto* const table = reinterpret_cast<RUNTIME_FUNCTION*>(heap.begin() + front->table);
   ASSERT_TRUE(RtlAddFunctionTable(table, front->entries, heap.begin()));
-  // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, target; call rax; nop; leave; ret
-  constexpr std::uint32_t kCallEnd = 20, kDepth = 12;
+  constexpr std::uint32_t kDepth = 12;
   const auto chain = [&](std::uint64_t offset, std::uint64_t target) {
-    for (std::uint32_t i = 0; i < kDepth; ++i, offset += 0x10010) {
-      std::vector<std::uint8_t> code = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0xb8, 0,   0,
-                                        0,    0,    0,    0,    0,    0,    0xff, 0xd0, 0x90, 0xc9, 0xc3};
-      std::memcpy(&code[10], &target, 8);
-      heap.put(offset, code);
-      target = heap.begin() + offset;
-    }
-    return reinterpret_cast<Function>(target);
+    return reinterpret_cast<Function>(put_framed(heap, offset, target, kDepth));
   };
   const std::uint64_t fault = heap.begin() + 0x200000;
   heap.put(0x200000, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x5d, 0xc3});
@@ -321,7 +443,9 @@ TEST(HeapWithFront, ServesCodeThatNobodyRegistered) {
   ASSERT_GT(crash_stack.size(), kDepth + 2U);
   EXPECT_EQ(crash_stack[0], fault + 4);
   for (std::uint32_t i = 0; i < kDepth; ++i)
-    EXPECT_EQ(crash_stack[1 + i], heap.begin() + 0x1000 + 0x10010 * i + kCallEnd);
+    EXPECT_EQ(crash_stack[1 + i], heap.begin() + 0x1000 + kFramedApart * i + kFramedReturn);
+  EXPECT_EQ(crash_walks.by_walker, crash_stack);
+  EXPECT_EQ(crash_walks.by_backtrace, crash_stack);
   const Function throwing = chain(0x1100, address_of(throws));
   int caught = 0;
   try {
@@ -387,6 +511,7 @@ TEST_P(EveryTable, OneHundredThousand) {
 TEST_P(EveryTable, OthersComeAndGoWhileThreadsWalkAndThrow) {
   chained_ = 0x10000;
   const auto walk = reinterpret_cast<Function>(chain(address_of(look), 20));
+  const auto own_walk = reinterpret_cast<Function>(chain(address_of(look_ourselves), 20));
   const auto thrower = reinterpret_cast<Function>(chain(address_of(throws), 20));
   std::atomic<bool> stop = false;
   std::atomic<int> walks = 0, wrong = 0;
@@ -394,9 +519,13 @@ TEST_P(EveryTable, OthersComeAndGoWhileThreadsWalkAndThrow) {
     while (!stop) {
       Seen seen;
       walk(address_of(&seen));
-      std::size_t inside = 0;
-      for (const std::uint64_t pc : seen.pcs) inside += pc >= heap_.begin() && pc < heap_.end() ? 1 : 0;
-      if (inside != 20) ++wrong;
+      const auto check = [&] {
+        const auto inside = [&](std::uint64_t pc) { return pc >= heap_.begin() && pc < heap_.end(); };
+        if (std::ranges::count_if(seen.pcs, inside) != 20) ++wrong;
+      };
+      check();
+      own_walk(address_of(&seen));
+      check();
       try {
         thrower(3);
         ++wrong;

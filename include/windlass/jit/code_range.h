@@ -21,6 +21,20 @@
 
 namespace windlass {
 
+// A function table of Windows x64, and the unwind information that it refers to. For example, of a heap's front
+// (jit/code_heap.h):
+//
+//   add_own_code({.begin = front->code, .end = heap_end,
+//                 .function_table = {.bytes = front->bytes, .address = heap, .table = front->table,
+//                                    .entries = front->entries}});
+struct FunctionTable {
+  std::vector<std::byte> bytes = {};  // All of it. Copied.
+  std::uint64_t address = 0;          // Of the bytes in the process.
+  std::uint64_t base = 0;             // RVAs count from here, at or before `address`. 0: `address`.
+  std::uint32_t table = 0;            // The offset of the table in `bytes`.
+  std::uint32_t entries = 0;          // Of 12 bytes each, in any order.
+};
+
 // A range of code. At an address that the range's unwind information does not cover, the instructions are followed.
 struct CodeRange {
   std::uint64_t begin = 0;  // The first address.
@@ -30,7 +44,8 @@ struct CodeRange {
   // Only kept, for ModuleInfo::bias.
   std::uint64_t bias = 0;
 
-  // The unwind information: rows, or .eh_frame, or neither. The library copies both, with their expressions.
+  // The unwind information: rows, or .eh_frame, or a function table, or nothing. The library copies all, with
+  // expressions.
   //
   // These are the rows, at addresses of the process: ascending, disjoint, within the range.
   std::vector<FrameRow> rows = {};
@@ -38,6 +53,9 @@ struct CodeRange {
   // address of the section in the process. If all pointers are absolute, any address will do.
   std::vector<std::byte> eh_frame = {};
   std::uint64_t eh_frame_address = 0;
+  // Windows x64. Its functions lie within the range. Epilogues are known by the code, which is read during each walk.
+  // So the code may change.
+  FunctionTable function_table = {};
 };
 
 // Names an added range. A number is never given twice in a process, not even in another space.
@@ -50,7 +68,8 @@ enum class CodeRangeId : std::uint64_t { kNone = 0 };
 // - An empty range.
 // - A range that overlaps another range (`where`: where that begins) or the code of a loaded module.
 // - Rows that are not ascending, or not in the range.
-// - Both rows and .eh_frame.
+// - Two kinds of unwind information.
+// - A function table with a damaged record. `where` is the RVA.
 //
 // An error in .eh_frame has its offset as `where`.
 //

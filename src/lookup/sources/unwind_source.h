@@ -133,6 +133,8 @@ class UnwindSource {
   // register (Microsoft: "x64 exception handling", "ARM64 exception handling"). rsi and rdi are preserved. Nothing
   // marks an outermost frame.
   [[nodiscard]] virtual bool is_windows() const { return false; }
+  // Of Windows: is code at an address without unwind information a leaf? Not if its compiler never writes any.
+  [[nodiscard]] virtual bool may_be_leaf(std::uint64_t /*address*/) const { return is_windows(); }
 
   // Bytes of the image as loaded, before relocation. False if the image does not have them.
   [[nodiscard]] virtual bool read_image(std::uint64_t address, void* to, std::size_t size) const;

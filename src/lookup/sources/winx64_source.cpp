@@ -2,7 +2,9 @@
 #include "formats/image/pe_names.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
+#include "lookup/sources/ocaml_frames.h"
 #include "lookup/sources/pe_source.h"
+#include "lookup/sources/winx64_unwound.h"
 
 namespace windlass::sources {
 namespace {
@@ -12,6 +14,7 @@ class X64Source final : public PeSource {
   explicit X64Source(const image::PeImage& image)
       : PeSource(image, sizeof(winx64::RuntimeFunction)), functions_(image_) {
     find_dispatchers();
+    ocaml_ = OcamlFrames::read(image_);
   }
 
   std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
@@ -19,7 +22,7 @@ class X64Source final : public PeSource {
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
-    if (!entry) return uncovered(address);
+    if (!entry) return ocaml_row_at(address, to) ? Expected<void>() : uncovered(address);
     if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
     to.signal_frame |= is_dispatcher(*entry);
     return {};
@@ -32,14 +35,10 @@ class X64Source final : public PeSource {
             winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers, unwound, &addresses);
         !done)
       return Failure(done.error());
-    caller = unwound.caller;
-    for (unsigned number = 0; number < 16; ++number)
-      if (addresses.integer[number] != 0) saved.set(caller, winx64::dwarf_number(number), addresses.integer[number]);
-    saved.set(caller, Registers::pc_number(Architecture::kX86_64), addresses.return_address);
-    return HandlerCall{unwound.establisher, unwound.handler, unwound.handler_data,
-                       (unwound.handler_flags & winx64::kEhandler) != 0,
-                       (unwound.handler_flags & winx64::kUhandler) != 0};
+    return take(unwound, addresses, caller, saved);
   }
+
+  bool may_be_leaf(std::uint64_t rva) const override { return !ocaml_.has_code(rva); }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
 
@@ -80,6 +79,13 @@ class X64Source final : public PeSource {
     winx64::lower(functions_, entry, mark, report);
   }
 
+  // Return addresses are looked up at the last byte of their call.
+  bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
+    const auto size = ocaml_.size_at(rva + 1);
+    if (size) to = OcamlFrames::row(rva, *size);
+    return size.has_value();
+  }
+
   // What the system jumps to on top of interrupted code. Windows' ntdll.dll describes it by a machine frame; Wine 8's
   // makes its own call frame out of the context, so that the interrupted pc looks like a return address.
   void find_dispatchers() {
@@ -95,6 +101,7 @@ class X64Source final : public PeSource {
 
   std::uint32_t dispatchers_[2] = {};
   winx64::Functions functions_;
+  OcamlFrames ocaml_;
 };
 
 }  // namespace

@@ -5,9 +5,11 @@
 
 #include "formats/image/pe_names.h"
 #include "formats/winx64/registers.h"
+#include "lookup/sources/ocaml_frames.h"
 #include "lookup/table/compile_rows.h"
 #include "lookup/table/extra_register.h"
 #include "lookup/table/linear_scan.h"
+#include "lookup/table/project.h"
 
 namespace windlass::table {
 namespace {
@@ -41,7 +43,12 @@ std::uint8_t x64_extra_register(const winx64::Functions& functions) {
 class Leaves {
  public:
   Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder, std::uint8_t x_reg)
-      : image_(image), symbols_(image::PeSymbols::make(image)), arm64_(arm64), builder_(builder), x_reg_(x_reg) {}
+      : image_(image),
+        symbols_(image::PeSymbols::make(image)),
+        ocaml_(sources::OcamlFrames::read(image)),
+        arm64_(arm64),
+        builder_(builder),
+        x_reg_(x_reg) {}
 
   // `covered` sorted by begin.
   void add(const std::vector<AddressRange>& covered, const AddressRange& code) {
@@ -74,12 +81,44 @@ class Leaves {
     const auto starts_function = [&](std::uint64_t address) {
       return !symbols_.at(static_cast<std::uint32_t>(address)).empty();
     };
-    arm64_ ? row(first, arm64_leaf_rule()) : rows_of_bare_code(code, first, x_reg_, starts_function, row);
+    if (arm64_) {
+      row(first, arm64_leaf_rule());
+    } else {
+      std::vector<Placed> rows;
+      const auto keep = [&](std::uint64_t address, const TraceRule& rule) { rows.push_back({address, rule}); };
+      rows_of_bare_code(code, first, x_reg_, starts_function, keep);
+      with_calls(rows, first, end, row);
+    }
     builder_.end_function();
+  }
+
+  struct Placed {
+    std::uint64_t address;
+    TraceRule rule;
+  };
+  // Gives the rows of a scan. At the last byte of each call that OCaml's table knows, its row comes instead.
+  template <typename Give>
+  void with_calls(const std::vector<Placed>& scanned, std::uint64_t begin, std::uint64_t end, const Give& give) {
+    auto next = scanned.begin();
+    const auto give_until = [&](std::uint64_t address) {
+      for (; next != scanned.end() && next->address < address; ++next) give(next->address, next->rule);
+    };
+    std::uint64_t again = begin;  // where the scan's row is in force once more
+    ocaml_.each_call(begin, end, [&](std::uint64_t at, std::uint32_t size) {
+      if (at < again) return;
+      give_until(at);
+      const TraceRule* before = next != scanned.begin() ? &std::prev(next)->rule : nullptr;
+      while (next != scanned.end() && next->address <= at + 1) before = &(next++)->rule;
+      give(at, project(sources::OcamlFrames::row(at, size), Architecture::kX86_64, x_reg_));
+      again = at + 1;
+      if (before != nullptr && again < end) give(again, *before);
+    });
+    give_until(end);
   }
 
   const image::PeImage& image_;
   image::PeSymbols symbols_;
+  sources::OcamlFrames ocaml_;
   bool arm64_;
   TableBuilder& builder_;
   std::uint8_t x_reg_;

@@ -84,4 +84,6 @@ Executable find_own_executable(std::uint64_t address, CodeExtent& extent) {
   return answer;
 }
 
+const Module* find_own_table_code(std::uint64_t) { return nullptr; }  // no system but Windows has such tables
+
 }  // namespace windlass::walk

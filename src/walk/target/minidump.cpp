@@ -13,6 +13,7 @@
 #include "walk/target/minidump_context.h"
 #include "walk/target/modules.h"
 #include "walk/target/pe_modules.h"
+#include "walk/target/table_code.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -136,6 +137,8 @@ Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options
     return manager::open_published(maps, target.space.memory());
   });
   ranges.insert(ranges.end(), more.begin(), more.end());
+  for (const MinidumpModule& module : dump->modules)
+    if (is_windows_module(*dump, module)) walk::add_table_code(target, module.begin);
   memory.add_files(ranges);
   return target;
 }
