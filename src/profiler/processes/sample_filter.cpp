@@ -165,8 +165,8 @@ void make_unique(std::vector<Number>& numbers) {
 std::expected<FilterOption, std::string> parse_exclude(std::string_view text) {
   for (const auto& [prefix, kind] : kKinds)
     if (text.starts_with(prefix)) return FilterOption{kind, std::string(text.substr(prefix.size())), true};
-  return std::unexpected(fmt::format(
-      "--exclude {}: no such condition. Way out: cgroup=PATH, container=NAME, comm=NAME or uid=USER", shown(text)));
+  return std::unexpected(
+      fmt::format("{}: no such condition. Way out: cgroup=PATH, container=NAME, comm=NAME or uid=USER", shown(text)));
 }
 
 std::expected<SampleFilter, std::string> make_filter(std::span<const FilterOption> options,

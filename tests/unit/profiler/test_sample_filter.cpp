@@ -63,7 +63,7 @@ TEST(SampleFilter, Excluded) {
   EXPECT_EQ(shown("comm=x"), "2 x true");
   EXPECT_EQ(shown("uid=0"), "3 0 true");
   EXPECT_EQ(shown("co\x1bmm"),
-            "--exclude co\\x1bmm: no such condition. Way out: cgroup=PATH, container=NAME, comm=NAME or uid=USER");
+            "co\\x1bmm: no such condition. Way out: cgroup=PATH, container=NAME, comm=NAME or uid=USER");
 }
 
 TEST(SampleFilter, WithoutCgroupV2) {
