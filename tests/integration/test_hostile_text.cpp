@@ -152,6 +152,13 @@ TEST_F(HostileText, RecordAndItsProfile) {
   expect_harmless("report --folded " + shell_word(profile));
   expect_json_lines("report --json " + shell_word(profile));
   expect_harmless("report --speedscope " + shell_word(profile));
+  // Labels and values that the file has, and those that it does not.
+  expect_escaped("report --label comm " + shell_word(profile));
+  expect_escaped("report --label pid " + shell_word(profile));
+  expect_escaped("report --by tid --only comm=" + shell_word(hostile_names()[0]) + " " + shell_word(profile));
+  expect_escaped("report --only comm=nosuch " + shell_word(profile));
+  for (const std::string option : {"--label ", "--by ", "--value ", "--only ", "--only comm="})
+    expect_escaped("report " + option + shell_word("=" + hostile_names()[0]) + " " + shell_word(profile));
   std::istringstream stacks(output("report --folded " + shell_word(profile)));
   for (std::string line; std::getline(stacks, line);) {
     const auto last = line.rfind(' ');
