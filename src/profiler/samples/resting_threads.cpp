@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "os/process_memory.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -26,6 +27,23 @@ std::size_t read_stack(std::uint32_t tgid, std::uint64_t address, std::span<std:
   return read > 0 ? static_cast<std::size_t>(read) : 0;
 }
 
+// A copy of so many bytes, without gaps.
+std::uint64_t pages_of(std::uint64_t address, std::uint64_t size) {
+  const std::uint64_t pages = (address % kPage + size + kPage - 1) / kPage;
+  return size == 0 ? 0 : ~std::uint64_t{0} >> (WL_MAX_RAW_PAGES - pages);
+}
+
+// Where the program's own stack is, if the thread is on the Unix side of Wine; 0: it is not. As wl_emit_raw() does, the
+// event gets the frame of its system call.
+std::uint64_t find_second(std::uint32_t tgid, wl_raw_event& event) {
+  if (event.gs_base == 0 || event.machine != WL_MACHINE_X86_64) return 0;
+  const auto pid = static_cast<pid_t>(tgid);
+  std::uint64_t rsp = 0;
+  if (!os::read_memory(pid, event.gs_base + WL_WINE_TEB_FRAME, &event.teb_frame, 8) || event.teb_frame == 0) return 0;
+  if (!os::read_memory(pid, event.teb_frame + WL_WINE_FRAME_RSP, &rsp, 8)) return 0;
+  return rsp > WL_RED_ZONE ? rsp - WL_RED_ZONE : 0;
+}
+
 }  // namespace
 
 bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
@@ -34,15 +52,19 @@ bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
   const std::size_t used = sizeof event + std::size_t{event.kernel_frames} * 8;
   if (event.hash == 0 || event.stack_size != 0 || event.code_size != 0 || used > size) return false;
   Event kept;
-  kept.words.resize((used + kStackBytes) / 8);
+  kept.words.resize((used + kStackBytes + kSecondBytes) / 8);
   auto* bytes = reinterpret_cast<std::byte*>(kept.words.data());
   std::memcpy(bytes, &head, used);
   auto& copy = *reinterpret_cast<wl_raw_event*>(bytes);
   copy.stack_size = static_cast<std::uint32_t>(read_stack(head.tgid, event.stack_address, {bytes + used, kStackBytes}));
-  // What was read has no gaps.
-  const std::uint64_t pages = (event.stack_address % kPage + copy.stack_size + kPage - 1) / kPage;
-  copy.stack_pages = pages == 0 ? 0 : ~std::uint64_t{0} >> (WL_MAX_RAW_PAGES - pages);
+  copy.stack_pages = pages_of(event.stack_address, copy.stack_size);
   kept.size = used + copy.stack_size;
+  if (const std::uint64_t second = find_second(head.tgid, copy)) {
+    copy.second_address = second;
+    copy.second_size = static_cast<std::uint32_t>(read_stack(head.tgid, second, {bytes + kept.size, kSecondBytes}));
+    copy.second_pages = pages_of(second, copy.second_size);
+    kept.size += copy.second_size;
+  }
   kept.words.resize((kept.size + 7) / 8);
   events_.push_back(std::move(kept));
   return true;
@@ -55,9 +77,9 @@ void RestingThreads::hand_out(const Waiting& waiting, const SampleSource::Handle
   for (Event& kept : std::exchange(events_, {})) {
     auto& event = *reinterpret_cast<wl_raw_event*>(kept.words.data());
     if (!still.contains(event.hash)) {
-      kept.size -= event.stack_size;
-      event.stack_size = 0;
-      event.stack_pages = 0;
+      kept.size -= event.stack_size + event.second_size;
+      event.stack_size = event.second_size = 0;
+      event.stack_pages = event.second_pages = 0;
     }
     use(event.head, kept.size);
   }

@@ -104,6 +104,91 @@ TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
   EXPECT_EQ(aggregator.build(kNoCounts, unknown, kNamed).samples.at(0).count, 42u);
 }
 
+// A wait's event is its begin; how long it was comes with the counts.
+TEST_F(AggregatorTest, WaitsHaveTheTimeThatIsCounted) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};
+  StackRecord wait = stack(one);
+  wait.event = 1;
+  wait.reason = WL_WAIT_FAULT;
+  const wl_stack_key key{123, 7, 8};
+  aggregator.add(stack(one), &maps, 1);
+  aggregator.add_counted(key, wait, &maps, 0);
+  const Aggregator::Counts counts = [&](const auto& sink) { sink(key, {2, 5000}); };
+  const auto check = [&](const profile::Profile& profile) {
+    ASSERT_EQ(profile.samples.size(), 2u);
+    EXPECT_EQ(profile.samples[0].event, 0u);
+    EXPECT_EQ(profile.samples[0].count, 1u);
+    EXPECT_EQ(profile.samples[0].labels, 0u);
+    EXPECT_EQ(profile.samples[1].event, 1u);
+    EXPECT_EQ(profile.samples[1].count, 2u);
+    EXPECT_EQ(profile.samples[1].value, 5000u);
+    const auto& labels = profile.label_sets.at(profile.samples[1].labels);
+    ASSERT_EQ(labels.size(), 1u);
+    EXPECT_EQ(profile.strings[labels[0].key], "reason");
+    EXPECT_EQ(profile.strings[labels[0].value], "page fault");
+  };
+  check(aggregator.build(counts, unknown, kNamed));
+  EXPECT_EQ(aggregator.build(kNoCounts, unknown, kNamed).samples.size(), 1u) << "no wait has ended";
+  // When counting begins anew, the stacks of those that wait are still known.
+  aggregator.settle(counts, unknown, [&](const auto& sink) { sink(key); });
+  check(aggregator.build(kNoCounts, unknown, kNamed));
+  EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(1).value, 10000u);
+  aggregator.settle(counts, unknown);
+  EXPECT_EQ(unknown, 0u);
+  EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(1).value, 10000u);
+  EXPECT_EQ(unknown, 2u) << "of a stack that nobody knows any more";
+}
+
+// A sample is one of a process with its labels.
+TEST_F(AggregatorTest, LabelsOfProcessesTellSamplesApart) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};
+  StackRecord labelled = stack(one);
+  labelled.labels = 1;
+  aggregator.add(stack(one), &maps, 1);
+  aggregator.add(labelled, &maps, 2);
+  const ProcessLabelSets::Set sets[] = {{}, {{"a", "1"}, {"b", "2"}}};
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed, {}, sets);
+  ASSERT_EQ(profile.samples.size(), 2u);
+  EXPECT_EQ(profile.samples[0].labels, 0u);
+  const auto& labels = profile.label_sets.at(profile.samples[1].labels);
+  ASSERT_EQ(labels.size(), 2u);
+  EXPECT_EQ(profile.strings[labels[1].key], "b");
+  EXPECT_EQ(profile.strings[labels[1].value], "2");
+}
+
+TEST(ProcessLabelSetsTest, ChildrenHaveTheirParentsUntilTheyAreAnotherProgram) {
+  std::map<std::uint32_t, std::string> names{{1, "parent"}};
+  unsigned reads = 0;
+  ProcessLabelSets sets([&](std::uint32_t tgid) -> std::optional<ProcessLabelSets::Set> {
+    ++reads;
+    const auto found = names.find(tgid);
+    if (found == names.end()) return std::nullopt;
+    return ProcessLabelSets::Set{{"name", found->second}};
+  });
+  const auto name = [&](std::uint32_t tgid) {
+    const auto& set = sets.sets().at(sets.of(tgid));
+    return set.empty() ? std::string() : set.front().value;
+  };
+  EXPECT_EQ(name(1), "parent");
+  EXPECT_EQ(name(1), "parent");
+  EXPECT_EQ(reads, 1u) << "read once";
+  sets.on_fork(1, 2);
+  EXPECT_EQ(name(2), "parent") << "although nobody can read it any more";
+  names[2] = "child";
+  EXPECT_EQ(name(2), "parent");
+  sets.on_exec(2);
+  EXPECT_EQ(name(2), "child");
+  names.erase(2);
+  sets.on_exec(2);
+  EXPECT_EQ(name(2), "child") << "gone meanwhile";
+  EXPECT_EQ(name(3), "");
+  sets.keep_only([](std::uint32_t tgid) { return tgid == 1; });
+  EXPECT_EQ(name(2), "");
+  EXPECT_EQ(sets.sets().size(), 3u) << "each once";
+  ProcessLabelSets none;
+  EXPECT_EQ(none.of(1), 0u);
+}
+
 TEST_F(AggregatorTest, WhatAnEvaluatorRunsIsInItsLocation) {
   CodeNames names;
   const std::uint32_t outer = names.add_inlined({.name = "outer", .file = "a.py", .line = 3}, CodeNames::kUnknown);
