@@ -305,7 +305,8 @@ struct wl_sample {
   struct wl_trail* trail;
 };
 
-/* The program may be interrupted by others that take samples: only those of probes in processes can be. */
+/* The program may be interrupted by others that take samples: those of probes in processes can be, and the processor's
+ * counters interrupt all. */
 WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st) {
   if (!wl_can_be_interrupted || !__sync_lock_test_and_set(&s->busy, 1)) return 0;
   st->lost++;

@@ -303,7 +303,11 @@ void KernelSideImpl::size_maps() {
   data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
   data.wl_wait_event = number_of(event_of(EventKind::kWait));
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
-  data.wl_can_be_interrupted = event_of(EventKind::kProbe) != nullptr ? 1 : 0;
+  // Probes run where the process runs, and the processor's counters interrupt everything (NMI).
+  const bool interrupts = std::ranges::any_of(options_.events, [](const EventSpec& event) {
+    return event.kind == EventKind::kProbe || (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
+  });
+  data.wl_can_be_interrupted = interrupts ? 1 : 0;
   data.wl_shortest_wait = shortest_wait();
   std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
