@@ -2,6 +2,7 @@
 #include <windows.h>
 
 #include <atomic>
+#include <cstring>
 #include <new>
 
 #include "base/static_storage.h"
@@ -20,6 +21,22 @@ class SystemTables final : public sources::FunctionTables {
     const RUNTIME_FUNCTION* entry = RtlLookupFunctionEntry(address, &base, nullptr);
     if (entry == nullptr) return false;
     to = {base, {entry->BeginAddress, entry->EndAddress, entry->UnwindData}};
+    return true;
+  }
+
+ private:
+  // In place: ReadProcessMemory() is a call of the server under Wine. The memory stays, as a frame of the code is on
+  // the stack.
+  bool read_held(std::uint64_t address, void* to, std::size_t size) const override {
+    constexpr DWORD kReadable = PAGE_READONLY | PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READ |
+                                PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
+    const auto* const from = reinterpret_cast<const void*>(address);
+    MEMORY_BASIC_INFORMATION region;
+    if (VirtualQuery(from, &region, sizeof region) == 0 || region.State != MEM_COMMIT ||
+        (region.Protect & kReadable) == 0 || (region.Protect & PAGE_GUARD) != 0 ||
+        address + size > reinterpret_cast<std::uint64_t>(region.BaseAddress) + region.RegionSize)
+      return false;
+    std::memcpy(to, from, size);
     return true;
   }
 };
