@@ -390,7 +390,7 @@ class PprofReader {
     const std::size_t first = sample.locations.size();
     sample.locations.resize(first + count);
     std::uint32_t* to = sample.locations.data() + first;
-    for (auto id = ids.begin(); id != ids.end(); ++id) *to++ = location(*id);
+    for (const std::uint64_t id : ids) *to++ = location(id);
   }
   std::uint32_t location(std::uint64_t id) {
     const std::uint32_t index = locations_.find(id);
