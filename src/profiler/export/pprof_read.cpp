@@ -116,8 +116,10 @@ class PprofReader {
     if (!error_) error_ = Error{code, what, at_, detail};
   }
   // Counts against the limit on items; memory stays proportional to it.
-  bool count_item() {
-    if (++items_ <= limits_.max_items) return true;
+  bool count_item() { return count_items(1); }
+  bool count_items(std::uint64_t number) {
+    items_ += number;
+    if (items_ <= limits_.max_items) return true;
     set_error(ErrorCode::kLimit, "profile has more items than the limit", limits_.max_items);
     return false;
   }
@@ -375,20 +377,25 @@ class PprofReader {
     added.event = event;
     added.count = count;
     added.value = value;
-    items_ += added.locations.size();
-    if (items_ > limits_.max_items) (void)count_item();
-    return true;
+    return count_items(added.locations.size());
   }
   void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
-    const auto add = [&](std::uint64_t id) {
-      const std::uint32_t index = locations_.find(id);
-      if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
-      if (!error_ && count_item()) sample.locations.push_back(index);
-    };
-    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) return add(varint_of(fields));
+    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
+      if (count_items(1)) sample.locations.push_back(location(varint_of(fields)));
+      return;
+    }
     const auto ids = fields.get_packed_uint64();
-    sample.locations.reserve(std::min<std::size_t>(static_cast<std::size_t>(ids.size()), 4096));
-    for (auto id = ids.begin(); id != ids.end() && !error_; ++id) add(*id);
+    const auto count = static_cast<std::size_t>(ids.size());  // at most one a byte
+    if (!count_items(count)) return;
+    const std::size_t first = sample.locations.size();
+    sample.locations.resize(first + count);
+    std::uint32_t* to = sample.locations.data() + first;
+    for (const std::uint64_t id : ids) *to++ = location(id);
+  }
+  std::uint32_t location(std::uint64_t id) {
+    const std::uint32_t index = locations_.find(id);
+    if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+    return index;
   }
   void read_values(pbf_reader& fields) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
