@@ -85,9 +85,14 @@ struct cred {
   kuid_t uid;
 };
 
+struct sched_entity {
+  unsigned long long sum_exec_runtime; /* ns */
+};
+
 struct task_struct {
   struct thread_struct thread;
   unsigned int flags; /* PF_* */
+  struct sched_entity se;
   int on_cpu;
   unsigned int __state;
   int pid;

@@ -56,6 +56,7 @@ struct wl_count {
 /* A thread that waits, and the stack that it waits with. */
 struct wl_wait {
   __u64 since; /* CLOCK_MONOTONIC ns; 0: it does not. */
+  __u64 ran;   /* The thread's CPU time then, in ns. */
   struct wl_stack_key key;
 };
 

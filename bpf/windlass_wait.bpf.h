@@ -10,12 +10,7 @@
 #ifndef WINDLASS_WAIT_BPF_H
 #define WINDLASS_WAIT_BPF_H
 
-/* Books the wait of a thread that is about to run. */
-WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
-  __u32 thread = BPF_CORE_READ(task, pid);
-  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
-  if (!wait || !wait->since) return;
-  __u64 waited = now - wait->since;
+WL_INLINE void wl_book_wait(struct wl_cpu_stats* st, struct wl_wait* wait, __u64 waited) {
   wait->since = 0;
   if (waited < wl_shortest_wait) {
     st->short_waits++;
@@ -31,6 +26,32 @@ WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __
   /* The agent has taken the counts meanwhile, and knows the stacks of those that wait. */
   struct wl_count first = {1, waited};
   if (bpf_map_update_elem(&counts, &wait->key, &first, BPF_ANY)) st->lost_waits++;
+}
+
+/* Of a thread that is about to run. */
+WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
+  __u32 thread = BPF_CORE_READ(task, pid);
+  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
+  if (wait && wait->since) wl_book_wait(st, wait, now - wait->since);
+}
+
+/* Of the running thread. Some kernels do not tell of every switch. If this thread came to the CPU unseen, the wait
+ * before lasted for all the time that the thread did not run. */
+WL_INLINE void wl_begin_wait(struct wl_cpu_stats* st, struct task_struct* task, const struct wl_stack_key* key,
+                             __u64 now) {
+  __u32 thread = task->pid;
+  __u64 ran = task->se.sum_exec_runtime;
+  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
+  if (wait) {
+    __u64 passed = now - wait->since, ran_for = ran - wait->ran;
+    if (wait->since && ran_for < passed) wl_book_wait(st, wait, passed - ran_for);
+    wait->key = *key;
+    wait->ran = ran;
+    wait->since = now;
+    return;
+  }
+  struct wl_wait first = {.since = now, .ran = ran, .key = *key};
+  if (bpf_map_update_elem(&waits, &thread, &first, BPF_ANY)) st->lost_waits++;
 }
 
 /* What the running thread is going to wait for. */
@@ -84,8 +105,7 @@ int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct 
   sample.s->event.head.reason = wl_reason_of(task, preempt || state == 0);
   sample.s->repeats = 0;
   wl_take_wait(ctx, &sample, now);
-  struct wl_wait wait = {.since = now, .key = sample.s->key};
-  if (bpf_map_update_elem(&waits, &thread, &wait, BPF_ANY)) st->lost_waits++;
+  wl_begin_wait(st, task, &sample.s->key, now);
   return 0;
 }
 
@@ -125,7 +145,9 @@ int windlass_resting(struct bpf_iter__task* ctx) {
   struct task_struct* task = ctx->task;
   if (!task || wl_works_for_kernel(task) || !task->mm || task->on_cpu) return 0;
   __u32 thread = task->pid;
-  struct wl_wait wait = {.since = bpf_ktime_get_ns(), .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
+  struct wl_wait wait = {.since = bpf_ktime_get_ns(),
+                         .ran = task->se.sum_exec_runtime,
+                         .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
   wait.key.hash = wl_mix(wait.since, thread);
   if (!wait.key.tgid || !wl_is_sampled(wait.key.tgid)) return 0;
   __u64 address = 0; /* as a number, which functions of their own take */

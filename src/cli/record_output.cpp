@@ -157,6 +157,9 @@ static void print_details(profiler::Recorder& recorder) {
   say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
       grouped(kernel.counted), grouped(kernel.stack_events), grouped(kernel.raw_events), grouped(kernel.raw_bytes),
       grouped(kernel.raw_refused));
+  if (kernel.waits + kernel.short_waits + kernel.lost_waits != 0)
+    say("    {} waits, {} shorter ones, {} lost\n", grouped(kernel.waits), grouped(kernel.short_waits),
+        grouped(kernel.lost_waits));
   if (kernel.run_time_ns != 0)  // sysctl kernel.bpf_stats_enabled
     say("    {:.3f} s in the sampler, {} ns a sample\n", static_cast<double>(kernel.run_time_ns) * 1e-9,
         grouped(kernel.run_time_ns / std::max<std::uint64_t>(kernel.samples - kernel.other_processes, 1)));

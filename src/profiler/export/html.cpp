@@ -38,9 +38,9 @@ class PageData {
 
   void write() {
     json_.begin_object();
-    json_.member("event", shown(profile_.events[type_.event].name));
+    json_.member("event", shown(event_of(profile_, type_).name));
     json_.member("value", shown(name_of(profile_, type_)));
-    json_.member("counted", shown(profile_.events[type_.event].counted));
+    json_.member("counted", shown(event_of(profile_, type_).counted));
     json_.member("unit", shown(unit_of(profile_, type_)));
     json_.member("grouped", !profile_.roots.empty());
     write_totals();
@@ -129,7 +129,7 @@ class PageData {
     json_.member("truncated", totals_.truncated);
     json_.member("chained", totals_.chained);
     json_.member("lost", profile_.lost);
-    const profile::Event& event = profile_.events[type_.event];
+    const profile::Event& event = event_of(profile_, type_);
     json_.member("hz", frequency_of(event), 0);
     json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);
     json_.member("sampled_seconds", seconds_of(event, type_, totals_), 3);
@@ -348,6 +348,7 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
   PageData(profile, first, json, options).write();
   for (std::uint32_t event = 0; event < profile.events.size(); ++event)
     if (event != first.event) PageData(profile, shown_of(profile, event), json, options).write();
+  if (has_wall_time(profile) && !is_wall_time(first)) PageData(profile, profile::kWallTime, json, options).write();
   json.end_array();
   until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
   for (const auto script : web_scripts()) {

@@ -57,7 +57,7 @@ double seconds_of(const profile::Event& event, profile::ValueType type, const To
 }
 
 std::string summary_line(const profile::Profile& profile, profile::ValueType type, const Totals& totals) {
-  const profile::Event& event = profile.events[type.event];
+  const profile::Event& event = event_of(profile, type);
   if (totals.samples == 0) return fmt::format("no {}; {} lost", shown(event.counted), grouped(profile.lost));
   const double frequency = frequency_of(event);
   const std::string& unit = unit_of(profile, type);

@@ -90,7 +90,7 @@ class ReportWriter {
   void write_other_values() {
     std::size_t found = 0;
     for (const auto& [name, type] : named_values(profile_)) {
-      const bool same = profile_.events[type.event].period != 0 && type.counts != shown_of(profile_, type.event).counts;
+      const bool same = event_of(profile_, type).period != 0 && type.counts != shown_of(profile_, type.event).counts;
       if (same || (type.event == type_.event && type.counts == type_.counts)) continue;
       const std::uint64_t sum = totals_of(profile_, type).samples;
       if (sum == 0 || ++found > kOtherValues) continue;

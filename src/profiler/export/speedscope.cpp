@@ -43,6 +43,7 @@ class SpeedscopeWriter {
     write_event(first_);
     for (std::uint32_t event = 0; event < profile_.events.size(); ++event)
       if (event != first_.event) write_event(value_of(event));
+    if (has_wall_time(profile_) && !is_wall_time(first_)) write_event(profile::kWallTime);
     json_.end_array();
     json_.end_object();
     json_.end_text();

@@ -7,13 +7,14 @@ namespace windlass::exporter {
 namespace {
 
 std::string long_name(const profile::Profile& profile, profile::ValueType type) {
-  return profile.events[type.event].name + "/" + name_of(profile, type);
+  return event_of(profile, type).name + "/" + name_of(profile, type);
 }
 
 }  // namespace
 
 std::vector<NamedValue> named_values(const profile::Profile& profile) {
-  const auto types = value_types(profile);
+  auto types = value_types(profile);
+  if (has_wall_time(profile)) types.push_back(profile::kWallTime);
   std::vector<NamedValue> named;
   for (const profile::ValueType type : types) {
     const std::string& name = name_of(profile, type);

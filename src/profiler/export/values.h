@@ -14,7 +14,7 @@ struct NamedValue {
   profile::ValueType type;
 };
 
-// All values, in the order of value_types().
+// All values, in the order of value_types(), then "wall" if there is kWallTime.
 [[nodiscard]] std::vector<NamedValue> named_values(const profile::Profile& profile);
 
 // Those of this name, or of this "EVENT/VALUE". More than one: the name does not tell them apart.

@@ -99,12 +99,31 @@ struct ValueType {
   bool counts = true;
 };
 
+// All time of threads, on and off a CPU: the events "cpu" and "off-cpu" together, if a profile has both.
+inline constexpr ValueType kWallTime{kNone, false};
+[[nodiscard]] inline bool is_wall_time(ValueType type) { return type.event == kWallTime.event; }
+[[nodiscard]] inline bool has_wall_time(const Profile& profile) {
+  bool on = false, off = false;
+  for (const Event& event : profile.events) {
+    on |= event.name == "cpu" && event.unit == "nanoseconds";
+    off |= event.name == "off-cpu" && event.unit == "nanoseconds";
+  }
+  return on && off;
+}
+
+// Of a value.
+[[nodiscard]] inline const Event& event_of(const Profile& profile, ValueType type) {
+  static const Event kWall{.name = "wall", .counted = "samples"};
+  return is_wall_time(type) ? kWall : profile.events[type.event];
+}
+
 // What a sample adds to a sum of these values: 0 for one of another event.
 [[nodiscard]] inline std::uint64_t weight_of(const Profile& profile, const Sample& sample, ValueType type) {
-  if (sample.event != type.event) return 0;
+  const Event& event = profile.events[sample.event];
+  const bool is_time = is_wall_time(type) && (event.name == "cpu" || event.name == "off-cpu");
+  if (sample.event != type.event && !is_time) return 0;
   if (type.counts) return sample.count;
-  const std::uint64_t period = profile.events[sample.event].period;
-  return period != 0 ? sample.count * period : sample.value;
+  return event.period != 0 ? sample.count * event.period : sample.value;
 }
 
 // An index into `strings`; kNone: the thread's name is the root.
@@ -114,12 +133,12 @@ struct ValueType {
 
 // "samples", "cpu"; the unit is "count" for the former.
 [[nodiscard]] inline const std::string& name_of(const Profile& profile, ValueType type) {
-  const Event& event = profile.events[type.event];
+  const Event& event = event_of(profile, type);
   return type.counts ? event.counted : event.name;
 }
 [[nodiscard]] inline const std::string& unit_of(const Profile& profile, ValueType type) {
   static const std::string kCount = "count";
-  return type.counts ? kCount : profile.events[type.event].unit;
+  return type.counts ? kCount : event_of(profile, type).unit;
 }
 
 // Every event's count, then its value unless that is the count: the values of a pprof sample, in this order.

@@ -95,7 +95,10 @@ TEST(Events, SpeedscopeHasAllOfThem) {
   EXPECT_EQ(weights(file), (std::map<std::string, std::uint64_t>{{"cpu: all processes", 40'000'000},
                                                                  {"cpu: main (pid 7)", 10'000'000},
                                                                  {"cpu: main (pid 8)", 30'000'000},
-                                                                 {"off-cpu: main (pid 7)", 4'500'000}}));
+                                                                 {"off-cpu: main (pid 7)", 4'500'000},
+                                                                 {"wall: all processes", 44'500'000},
+                                                                 {"wall: main (pid 7)", 14'500'000},
+                                                                 {"wall: main (pid 8)", 30'000'000}}));
   for (const auto& one : file["profiles"]) EXPECT_EQ(one["unit"], "nanoseconds");
   const auto waits = speedscope(p, kWaits)["profiles"];
   EXPECT_EQ(waits[0]["name"], "waits: main (pid 7)");
@@ -134,7 +137,9 @@ TEST(Events, PageHasAllOfThem) {
   if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
   const auto p = testing::events_profile();
   const auto events = page_events(p);
-  ASSERT_EQ(events.size(), 2u);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[2]["event"], "wall");
+  EXPECT_EQ(events[2]["totals"]["samples"], 44'500'000);
   EXPECT_EQ(events[0]["event"], "cpu");
   EXPECT_EQ(events[0]["value"], "samples");
   EXPECT_EQ(events[0]["totals"]["samples"], 40);
@@ -191,6 +196,22 @@ TEST(Events, AProcessHasOneName) {
   for (const ValueType type : {kSamples, kOffCpu}) EXPECT_EQ(processes_of(p, type).back().name, "main (pid 7)");
 }
 
+// On and off the CPU together: 40 ms and 4.5 ms.
+TEST(Values, WallTime) {
+  const auto p = testing::events_profile();
+  ASSERT_TRUE(has_wall_time(p));
+  const auto wall = values_named(p, "wall");
+  ASSERT_EQ(wall.size(), 1u);
+  EXPECT_EQ(totals_of(p, wall[0].type).samples, 44'500'000u);
+  Frames frames(p);
+  EXPECT_EQ(CallTree(p, frames, wall[0].type).nodes()[0].total, 44'500'000u);
+  EXPECT_EQ(unit_of(p, wall[0].type), "nanoseconds");
+  auto other = p;
+  other.events[1].name = "page-faults";
+  EXPECT_FALSE(has_wall_time(other));
+  EXPECT_TRUE(values_named(other, "wall").empty());
+}
+
 TEST(Values, ByName) {
   auto p = testing::events_profile();
   const auto names = [&] {
@@ -198,7 +219,7 @@ TEST(Values, ByName) {
     for (const auto& value : named_values(p)) all += value.name + " ";
     return all;
   };
-  EXPECT_EQ(names(), "samples cpu waits off-cpu ");
+  EXPECT_EQ(names(), "samples cpu waits off-cpu wall ");
   ASSERT_EQ(values_named(p, "waits").size(), 1u);
   EXPECT_EQ(values_named(p, "waits")[0].type.event, 1u);
   EXPECT_TRUE(values_named(p, "waits")[0].type.counts);
@@ -208,7 +229,7 @@ TEST(Values, ByName) {
   EXPECT_TRUE(values_named(p, "").empty());
   // Two counts of one name.
   p.events[1].counted = "samples";
-  EXPECT_EQ(names(), "cpu/samples cpu off-cpu/samples off-cpu ");
+  EXPECT_EQ(names(), "cpu/samples cpu off-cpu/samples off-cpu wall ");
   EXPECT_EQ(values_named(p, "samples").size(), 2u);
   ASSERT_EQ(values_named(p, "off-cpu/samples").size(), 1u);
   EXPECT_EQ(values_named(p, "off-cpu/samples")[0].type.event, 1u);
@@ -224,7 +245,7 @@ TEST(Values, TheReportNamesSomeOfMany) {
     p.samples.push_back({.locations = {0}, .count = 5, .event = i + 2});
   }
   const auto text = report(p, {});
-  EXPECT_NE(text.find("  --value e13 shows 5\n  6 more values\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  --value e13 shows 5\n  7 more values\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("e14"), std::string::npos);
 }
 
