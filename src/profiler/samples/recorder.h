@@ -20,10 +20,12 @@
 #include "profiler/processes/process_table.h"
 #include "profiler/processes/targets.h"
 #include "profiler/samples/aggregator.h"
+#include "profiler/samples/allocations.h"
 #include "profiler/samples/code_names.h"
 #include "profiler/samples/event_queue.h"
 #include "profiler/samples/open_source.h"
 #include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/recording_events.h"
 #include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
 #include "profiler/samples/work_budget.h"
@@ -33,6 +35,7 @@ namespace windlass::profiler {
 struct RecorderOptions {
   unsigned frequency = 997;                // samples a second of CPU time, on every CPU; 0: none
   std::optional<std::uint64_t> off_cpu{};  // waits of so many ns or more are samples, too; nothing: they are not
+  std::optional<std::uint64_t> alloc{};    // the command's allocations, a sample in so many bytes; 1: each
   std::vector<std::uint32_t> targets;      // process ids; empty and no command: the whole machine
   bool children = false;                   // and the processes that targets have started before
   std::vector<std::string> command;
@@ -77,6 +80,10 @@ class Recorder {
   // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
   // PID namespace), a target that was named by one of its threads.
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+  // Of allocations, if they are recorded.
+  [[nodiscard]] std::optional<AllocationStats> allocation_stats() const {
+    return allocations_ != nullptr ? std::optional(allocations_->stats()) : std::nullopt;
+  }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -92,7 +99,10 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   explicit Recorder(const RecorderOptions& options)
-      : options_(options), targets_(options.targets.empty() && options.command.empty()), budget_(options.agent_share) {}
+      : options_(options),
+        events_(RecordingEvents::of(options.frequency, options.off_cpu.has_value(), options.alloc.has_value())),
+        targets_(options.targets.empty() && options.command.empty()),
+        budget_(options.agent_share) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
@@ -105,6 +115,7 @@ class Recorder {
   void take_round();
   void earn_time();
   bool take_events(std::uint64_t now, std::uint64_t most_work);
+  [[nodiscard]] bool is_allocation(const wl_event_head& head) const;
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
   void bound_files();
@@ -117,6 +128,8 @@ class Recorder {
   [[nodiscard]] Aggregator::Counts counts();
 
   RecorderOptions options_;
+  RecordingEvents events_;
+  std::unique_ptr<Allocations> allocations_;  // null: they are not recorded
   std::optional<ChildCommand> command_;
   Targets targets_;
   WorkBudget budget_;
