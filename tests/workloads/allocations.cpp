@@ -1,6 +1,6 @@
-// Allocates known numbers of blocks of known sizes in known functions, and prints what each must have in a profile:
-//   FUNCTION ALLOCATED_COUNT ALLOCATED_BYTES IN_USE_COUNT IN_USE_BYTES
-//   allocations [ROUNDS]
+// Allocates known numbers of blocks of known sizes in known functions, and prints what a profile must have of each:
+//   FUNCTION SIZE ALLOCATED IN_USE
+// A line for each size. Usage: allocations [ROUNDS]
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -12,16 +12,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 namespace {
 
 unsigned long rounds = 100;
 
-void expect(const char* function, unsigned long count, unsigned long bytes, unsigned long in_use_count = 0,
-            unsigned long in_use_bytes = 0) {
-  std::printf("%s %lu %lu %lu %lu\n", function, count * rounds, bytes * rounds, in_use_count * rounds,
-              in_use_bytes * rounds);
+void expect(const char* function, unsigned long size, unsigned long allocated, unsigned long in_use = 0) {
+  std::printf("%s %lu %lu %lu\n", function, size, allocated, in_use);
 }
 
 // The compiler may leave out blocks that nobody sees.
@@ -55,8 +54,10 @@ KNOWN void known_realloc() {
     void* const behind = seen(std::malloc(64));
     block = seen(std::realloc(block, 300000));
     std::free(behind);
-    if (i % 2 == 0) std::free(block);
-    else block = std::realloc(block, 0);
+    if (i % 2 == 0)
+      std::free(block);
+    else
+      block = std::realloc(block, 0);
   }
 }
 KNOWN void known_aligned() {
@@ -135,38 +136,43 @@ using Plugin = void (*)(unsigned long);
 
 int main(int argc, char** argv) {
   if (argc > 1) rounds = std::strtoul(argv[1], nullptr, 10);
+  const unsigned long n = rounds;
   known_malloc();
-  expect("known_malloc", 2, 1100, 1, 1000);
+  expect("known_malloc", 100, n);
+  expect("known_malloc", 1000, n, n);
   known_calloc();
-  expect("known_calloc", 1, 123);
+  expect("known_calloc", 123, n);
   known_realloc();
-  expect("known_realloc", 5, 24 + 20 + 5000 + 64 + 300000);
+  for (const int size : {24, 20, 5000, 64, 300000}) expect("known_realloc", size, n);
   known_aligned();
-  expect("known_aligned", 4, 640 + 256 + 10 + 96);
+  for (const int size : {640, 256, 10, 96}) expect("known_aligned", size, n);
   known_new();
-  expect("known_new", 4, 8 + 77 + 128 + 33, 1, 33);
+  for (const int size : {8, 77, 128}) expect("known_new", size, n);
+  expect("known_new", 33, n, n);
   known_strdup();
-  expect("known_strdup", 1, 16);
+  expect("known_strdup", 16, n);
   known_interrupted();
-  expect("known_interrupted", 1, 50);
-  expect("known_handler", 1, 50);
+  expect("known_interrupted", 50, n);
+  expect("known_handler", 50, n);
   pthread_t threads[4], giver;
   for (pthread_t& thread : threads) pthread_create(&thread, nullptr, known_thread, nullptr);
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
-  expect("known_thread", 4, 800, 1, 200);
+  expect("known_thread", 200, 4 * n, 4 * ((n + 3) / 4));
   void* given = nullptr;
   pthread_create(&giver, nullptr, known_given, nullptr);
   pthread_join(giver, &given);
   free_given(static_cast<void**>(given));
-  std::printf("known_given %lu %lu 0 0\n", rounds + 1, 64 * rounds);
+  expect("known_given", 56, n);
+  expect("known_given", 8 * n, 1);
   std::fflush(stdout);
   known_forks();
-  std::printf("known_forks %lu %lu %lu %lu\n", 2 * rounds + 1, (8 + 30 + 400) * rounds, 2 * rounds + 1,
-              (8 + 30 + 400) * rounds);
-  expect("known_child", 1, 400, 1, 400);
+  expect("known_forks", 8 * n, 1, 1);
+  expect("known_forks", 30, n, n);
+  expect("known_forks", 400, n, n);
+  expect("known_child", 400, n, n);
   if (void* const library = dlopen(ALLOCATIONS_LIBRARY, RTLD_NOW); library != nullptr) {
-    reinterpret_cast<Plugin>(dlsym(library, "known_plugin"))(rounds);
-    expect("known_plugin", 1, 72, 1, 72);
+    reinterpret_cast<Plugin>(dlsym(library, "known_plugin"))(n);
+    expect("known_plugin", 72, n, n);
     dlclose(library);
   }
   return 0;

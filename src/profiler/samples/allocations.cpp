@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/monotonic.h"
 #include "profiler/samples/alloc_library.h"
 
 namespace windlass::profiler {
@@ -97,11 +98,12 @@ const alloc::Record* Allocations::record_at(std::uint32_t place) const {
   return reinterpret_cast<const alloc::Record*>(base_ + at);
 }
 
-void Allocations::poll(std::uint64_t now, const RecordingEvents& events, const Handler& handler) {
+void Allocations::poll(const RecordingEvents& events, const Handler& handler) {
   auto& newest = reinterpret_cast<alloc::Header*>(base_)->newest;
   if (newest.load(std::memory_order_relaxed) == 0) return;
   std::vector<std::uint64_t> bytes;
   std::uint32_t place = newest.exchange(0, std::memory_order_acquire);
+  const std::uint64_t now = monotonic_ns();  // no record of before is later
   while (place != 0) {
     const alloc::Record* const at = record_at(place);
     if (at == nullptr || !taken_.try_emplace(place).second) {  // one that is there twice would lead round for ever

@@ -40,7 +40,7 @@ class Allocations {
 
   // Hands out the stacks that are new, as WL_EVENT_STACK of `events.allocated`.
   using Handler = std::function<void(const wl_event_head& head, std::size_t size)>;
-  void poll(std::uint64_t now, const RecordingEvents& events, const Handler& handler);
+  void poll(const RecordingEvents& events, const Handler& handler);
   // Takes such an event, when its time has come.
   void take(const wl_event_head& head, std::size_t size, const RecordingEvents& events, const Targets& targets,
             SampleIntake& intake, Aggregator& aggregator);

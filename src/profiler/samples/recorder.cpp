@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "os/readers.h"
+#include "profiler/doctor/no_allocations.h"
 #include "profiler/doctor/system_probe.h"
 #include "profiler/processes/live_process.h"
 #include "profiler/processes/main_module.h"
@@ -52,6 +53,11 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
   if (options.alloc) {
+    const auto obstacle = preload_obstacle(find_command(options.command.front()));
+    if (obstacle && obstacle->ends_it)
+      return std::unexpected(
+          SystemError{fmt::format("allocations of {} cannot be recorded: {}", options.command.front(), obstacle->text),
+                      0, RefusalKind::kMissing});
     auto opened = Allocations::open(*options.alloc);
     if (!opened) return std::unexpected(std::move(opened.error()));
     recorder->allocations_ = std::move(*opened);
@@ -229,7 +235,7 @@ void Recorder::take_round() {
     queue_.push(head, size);
   };
   source_.samples->poll(0ms, push);
-  if (allocations_ != nullptr) allocations_->poll(now_, events_, push);
+  if (allocations_ != nullptr) allocations_->poll(events_, push);
   (void)take_events(now_, kMostWork);
   bound_memory(now_);
   intake_->settle();
