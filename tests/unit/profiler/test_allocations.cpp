@@ -112,7 +112,7 @@ TEST_F(SharedRegion, MayHaveAnything) {
   std::mt19937_64 random(1);
   for (std::size_t at = alloc::kRecordsAt; at < alloc::kRecordsAt + (1 << 20); at += 8) {
     std::uint64_t word = random();
-    if (random() % 2 == 0) word = (word % 4096 + kFirst) << 32 | (word >> 40 & 0xfff) + kFirst;
+    if (random() % 2 == 0) word = (word % 4096 + kFirst) << 32 | ((word >> 40 & 0xfff) + kFirst);
     std::memcpy(base_ + at, &word, sizeof word);
   }
   for (std::uint32_t i = 0; i < 4096; ++i) {
