@@ -16,7 +16,7 @@ g++ -std=c++20 -O2 -g1 bench/workloads/allocating.cpp -o "$work/allocating" -pth
 cpu() {
   local documents=$1
   shift
-  "$@" "$work/allocating" "$documents" 2>/dev/null | awk '$1 == "CPU" { print $2 }'
+  "$@" "$work/allocating" "$documents" 2>/dev/null | awk '$1 == "CPU" { print $2 }' || true
 }
 has() { ! LD_PRELOAD=$1 true 2>&1 | grep -q 'cannot be preloaded'; }
 
@@ -27,6 +27,7 @@ measure() {
   local name=$1 seconds
   shift
   seconds=$(cpu "$@")
+  if [ -z "$seconds" ]; then echo "$name failed" >&2; return; fi
   [ -n "${least[$name]:-}" ] || names+=("$name")
   if [ -z "${least[$name]:-}" ] || [ "$(echo "$seconds < ${least[$name]}" | bc)" = 1 ]; then least[$name]=$seconds; fi
 }
@@ -40,7 +41,7 @@ for ((round = 0; round < rounds; ++round)); do
   fi
   measure "alone (each)" "$each" env
   measure "windlass --alloc=1" "$each" "${record[@]}" --alloc=1 --
-  if command -v heaptrack >/dev/null; then measure "heaptrack" "$each" heaptrack -o "$work/heaptrack"; fi
+  if command -v heaptrack >/dev/null; then measure "heaptrack" "$each" heaptrack --raw -o "$work/heaptrack"; fi
   if has libjemalloc.so.2; then
     measure "jemalloc alone (each)" "$each" env LD_PRELOAD=libjemalloc.so.2
     measure "jemalloc, lg_prof_sample:0" "$each" env LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=prof:true,lg_prof_sample:0
