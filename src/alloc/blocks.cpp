@@ -2,9 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+
 namespace windlass::alloc {
 
-bool Blocks::open(std::size_t most) {
+bool Blocks::open(std::size_t most, bool each) {
   std::size_t room = 1;
   while (room < most) room *= 2;
   for (; room >= 1024; room /= 2) {
@@ -19,6 +21,7 @@ bool Blocks::open(std::size_t most) {
     (void)madvise(memory, size, MADV_DONTDUMP);
     mask_ = room - 1;
     blocks_ = reinterpret_cast<Block*>(static_cast<std::byte*>(memory) + kCounters);
+    if (each) std::memset(memory, 0xff, kCounters);  // counting would be in vain
     counters_ = static_cast<std::atomic<std::uint8_t>*>(memory);
     return true;
   }

@@ -12,8 +12,9 @@ namespace windlass::alloc {
 
 class Blocks {
  public:
-  // Room for about `most` blocks; less if the system does not give so much. False without any.
-  bool open(std::size_t most);
+  // Room for about `most` blocks; less if the system does not give so much. False without any. `each`: nearly every
+  // block will be there.
+  bool open(std::size_t most, bool each);
 
   // False if there is no room.
   bool add(const void* block, std::uint32_t record, Weight weight);
@@ -33,7 +34,7 @@ class Blocks {
     std::uint32_t count, record;
   };
   static constexpr std::uint64_t kBusy = 1;
-  static constexpr std::size_t kWindow = 64;  // a block is so near to its place
+  static constexpr std::size_t kWindow = 16;  // a block is so near to its place
   // Of blocks by a hash: how many there are. Small, so that it stays in the first-level cache: freeing what is not
   // sampled must cost next to nothing. A full counter stays.
   static constexpr std::size_t kCounters = std::size_t{1} << 14;

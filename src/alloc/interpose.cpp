@@ -33,19 +33,28 @@ constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix
 constinit Next<void(void*)> next_free("free");
 
 }  // namespace
-}  // namespace windlass::alloc
 
-using namespace windlass::alloc;
-
-#define WINDLASS_EXPORTED extern "C" [[gnu::visibility("default")]]
-
-WINDLASS_EXPORTED void* malloc(std::size_t size) noexcept {
+void* counted_malloc(std::size_t size) {
   auto* const next = next_malloc.get();
   if (next == nullptr) return early_allocate(size);
   void* const block = next(size);
   allocated(block, size);
   return block;
 }
+
+void counted_free(void* block) {
+  if (block == nullptr || is_early(block)) return;
+  freed(block);
+  if (auto* const next = next_free.get(); next != nullptr) next(block);
+}
+
+}  // namespace windlass::alloc
+
+using namespace windlass::alloc;
+
+#define WINDLASS_EXPORTED extern "C" [[gnu::visibility("default")]]
+
+WINDLASS_EXPORTED void* malloc(std::size_t size) noexcept { return counted_malloc(size); }
 
 WINDLASS_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept {
   auto* const next = next_calloc.get();
@@ -55,11 +64,7 @@ WINDLASS_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept {
   return block;
 }
 
-WINDLASS_EXPORTED void free(void* block) noexcept {
-  if (block == nullptr || is_early(block)) return;
-  freed(block);
-  if (auto* const next = next_free.get(); next != nullptr) next(block);
-}
+WINDLASS_EXPORTED void free(void* block) noexcept { counted_free(block); }
 
 // The old block is freed and a new one allocated, even if they are at one address.
 WINDLASS_EXPORTED void* realloc(void* block, std::size_t size) noexcept {

@@ -39,7 +39,8 @@ bool open_all() {
   if (memory == MAP_FAILED || madvise(memory, page, MADV_WIPEONFORK) != 0) return false;
   process = static_cast<Process*>(memory);
   // As many as a heap of 2 GiB has of the smallest blocks, or of samples many more than such a heap has.
-  (void)blocks.open(stacks.header().period <= 1 ? std::size_t{1} << 26 : std::size_t{1} << 20);
+  const bool each = stacks.header().period <= 1;
+  (void)blocks.open(std::size_t{1} << (each ? 26 : 20), each);
   return true;
 }
 

@@ -12,6 +12,7 @@ struct Thread {
   std::int64_t left = 0;  // bytes until the next sample; below 0: look closer
   std::uint64_t random = 0;
   std::uint64_t allocations = 0;  // that this library has seen, which tells operator new whether malloc() was called
+  const void* deleted = nullptr;  // by operator delete, which has looked for it and calls free() now
   std::uint32_t process = 0;      // in which it has begun; another one after fork()
   std::uint32_t tid = 0;
 };
@@ -36,8 +37,12 @@ inline void allocated(void* block, std::size_t size) {
 inline void freed(void* block) {
   std::uint32_t record = 0;
   Weight weight{};
-  if (blocks.take(block, record, weight)) [[unlikely]]
+  if (block != thread.deleted && blocks.take(block, record, weight)) [[unlikely]]
     count_freed(record, weight);
 }
+
+// malloc() and free() as this library has them.
+[[nodiscard]] void* counted_malloc(std::size_t size);
+void counted_free(void* block);
 
 }  // namespace windlass::alloc

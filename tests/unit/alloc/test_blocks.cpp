@@ -22,7 +22,7 @@ TEST(SampledBlocks, AreTakenOnce) {
   Weight weight{};
   EXPECT_FALSE(blocks.take(at(0x1000), record, weight)) << "nothing is open";
   EXPECT_FALSE(blocks.add(at(0x1000), 1, {1, 1}));
-  ASSERT_TRUE(blocks.open(1 << 12));
+  ASSERT_TRUE(blocks.open(1 << 12, false));
   EXPECT_TRUE(blocks.add(at(0x1000), 7, {3, 300}));
   EXPECT_FALSE(blocks.take(at(0x1010), record, weight));
   ASSERT_TRUE(blocks.take(at(0x1000), record, weight));
@@ -34,7 +34,7 @@ TEST(SampledBlocks, AreTakenOnce) {
 
 TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1024));
+  ASSERT_TRUE(blocks.open(1024, false));
   std::vector<std::uint64_t> added;
   for (std::uint64_t address = 0x10000; address < 0x10000 + 16 * 4096; address += 16)
     if (blocks.add(at(address), 1, {1, address})) added.push_back(address);
@@ -50,7 +50,7 @@ TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
 
 TEST(SampledBlocks, OfAParentAreNoneOfAChild) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1 << 12));
+  ASSERT_TRUE(blocks.open(1 << 12, false));
   ASSERT_TRUE(blocks.add(at(0x2000), 1, {1, 1}));
   std::uint32_t record = 0;
   Weight weight{};
@@ -64,7 +64,7 @@ TEST(SampledBlocks, OfAParentAreNoneOfAChild) {
 
 TEST(SampledBlocks, OfManyThreads) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1 << 16));
+  ASSERT_TRUE(blocks.open(1 << 16, true));
   constexpr std::uint64_t kThreads = 4, kBlocks = 2000;
   std::vector<std::thread> threads;
   std::vector<std::uint64_t> sums(kThreads);
