@@ -32,31 +32,36 @@ constinit std::atomic<Behind> behind = Behind::kUnknown;
   return found;
 }
 template <typename Function>
-bool is_malloc(Next<Function>& next) {
+[[gnu::always_inline]] inline bool is_malloc(Next<Function>& next) {
   Behind known = behind.load(std::memory_order_relaxed);
   if (known == Behind::kUnknown) known = find_behind(reinterpret_cast<const void*>(next.get()));
   return known == Behind::kMalloc;
 }
 
-void* call_new(Next<New>& next, std::size_t size, std::uintptr_t second, std::uintptr_t third) {
+[[gnu::noinline]] void* call_new(Next<New>& next, std::size_t size, std::uintptr_t second, std::uintptr_t third) {
   const std::uint64_t before = thread.allocations;
   void* const block = next.get()(size, second, third);
   if (thread.allocations == before) allocated(block, size);
   return block;
 }
 // Without an alignment.
-void* call_plain_new(Next<New>& next, std::size_t size, std::uintptr_t second) {
-  if (is_malloc(next))
+[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, std::size_t size, std::uintptr_t second) {
+  if (is_malloc(next)) [[likely]]
     if (void* const block = counted_malloc(size != 0 ? size : 1); block != nullptr) return block;
   return call_new(next, size, second, 0);
 }
 
-void call_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
-  if (is_malloc(next)) return counted_free(block);
+[[gnu::noinline]] void call_other_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
   if (block != nullptr) freed(block);
   thread.deleted = block;
   next.get()(block, second, third);
   thread.deleted = nullptr;
+}
+[[gnu::always_inline]] inline void call_delete(Next<Delete>& next, void* block, std::uintptr_t second,
+                                               std::uintptr_t third) {
+  if (is_malloc(next)) [[likely]]
+    return counted_free(block);
+  call_other_delete(next, block, second, third);
 }
 
 }  // namespace
