@@ -187,6 +187,11 @@ TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
   EXPECT_EQ(profile.events.size(), 3u);
 }
 
+// Of a program that lives on when the recording ends: the live heap.
+TEST_F(Allocations, OfALivingProgramAreThoseAtTheEnd) {
+  expect_known(record("--alloc=1 --duration 2", WINDLASS_ALLOCATIONS " 20 60"), 1);
+}
+
 // What has been counted stays, and blocks that a killed process had are in use.
 TEST_F(Allocations, OfAKilledProgramAreKept) {
   const Profile profile = record("--alloc=1", "sh -c '" WINDLASS_ALLOCATIONS " 50; kill -9 $$'");

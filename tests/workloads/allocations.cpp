@@ -1,6 +1,7 @@
 // Allocates known numbers of blocks of known sizes in known functions, and prints what a profile must have of each:
 //   FUNCTION SIZE ALLOCATED IN_USE
-// A line for each size. Usage: allocations [ROUNDS]
+// A line for each size. Usage: allocations [ROUNDS [SECONDS]], which it
+// then lives on
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -175,5 +176,7 @@ int main(int argc, char** argv) {
     expect("known_plugin", 72, n, n);
     dlclose(library);
   }
+  std::fflush(stdout);
+  if (argc > 2) sleep(static_cast<unsigned>(std::atoi(argv[2])));
   return 0;
 }
