@@ -34,7 +34,7 @@ T* seen(T* block) {
 }  // namespace
 
 // Not static, not inlined, no tail calls: each is a frame of its own.
-#define KNOWN extern "C" __attribute__((noinline, noclone, optimize("no-optimize-sibling-calls")))
+#define KNOWN extern "C" __attribute__((noinline))
 
 KNOWN void known_malloc() {
   for (unsigned long i = 0; i < rounds; ++i) {

@@ -1,7 +1,7 @@
 /* Opened by allocations.cpp, and closed again. */
 #include <stdlib.h>
 
-__attribute__((noinline, optimize("no-optimize-sibling-calls"))) void known_plugin(unsigned long rounds) {
+__attribute__((noinline)) void known_plugin(unsigned long rounds) {
   for (unsigned long i = 0; i < rounds; ++i) {
     void* block = malloc(72);
     __asm__ volatile("" : "+r"(block) : : "memory");
