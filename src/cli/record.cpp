@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/byte_counts.h"
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/parsing.h"
@@ -36,6 +37,9 @@
 
 namespace windlass::cli {
 namespace {
+
+// Bytes between samples of allocations, as tcmalloc has it.
+constexpr std::uint64_t kAllocPeriod = std::uint64_t{512} << 10;
 
 struct RecordArguments {
   profiler::RecorderOptions recorder;
@@ -261,6 +265,9 @@ void register_record(CLI::App& app, int& status) {
       ->type_name("EVENT");
   add_optional_duration(*command, "--off-cpu", arguments->off_cpu,
                         "also where threads wait, and for how long; --off-cpu=10ms: waits of at least so long");
+  auto* alloc = add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
+                                   "also where the command allocates memory, and what it has not freed; a sample in "
+                                   "so many bytes (512K), or 1: each allocation");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command
@@ -296,6 +303,7 @@ void register_record(CLI::App& app, int& status) {
   rest->type_name("COMMAND");
   all->excludes(targets)->excludes(rest);
   targets->excludes(rest);
+  alloc->needs(rest);
   command->positionals_at_end();
   command->prefix_command(false);
   command->callback([arguments, &status] { status = record(*arguments); });

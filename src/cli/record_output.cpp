@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "profiler/doctor/no_allocations.h"
 #include "profiler/export/numbers.h"
 #include "profiler/export/pprof.h"
 
@@ -182,6 +183,28 @@ static void print_details(profiler::Recorder& recorder) {
     say("  no table for {}: {}\n", failure.path, failure.reason);
 }
 
+// What is not in the sums of allocations.
+static void print_allocations(const profiler::Recorder& recorder) {
+  const auto stats = recorder.allocation_stats();
+  if (!stats) return;
+  const std::string& command = recorder.options().command.front();
+  if (stats->processes == 0) {
+    const auto obstacle = profiler::preload_obstacle(profiler::find_command(command));
+    say("  no allocations: {} did not call libwindlass_alloc.so: {}\n", command,
+        obstacle ? obstacle->text : "it may have an allocator of its own, or a loader that preloads nothing");
+  }
+  if (stats->lost != 0)
+    say("  {} samples of allocations lost: there were too many different stacks. Way out: fewer samples, --alloc=4M\n",
+        grouped(stats->lost));
+  if (stats->unfollowed != 0)
+    say("  {} samples of allocations count as freed at once: there were too many blocks. Way out: fewer samples, "
+        "--alloc=4M\n",
+        grouped(stats->unfollowed));
+  if (stats->malformed != 0)
+    say("  {} stacks of allocations left out: a program has overwritten what it shares with the recording\n",
+        grouped(stats->malformed));
+}
+
 void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   const exporter::Totals totals = exporter::totals_of(profile, {0, true});
   const std::uint64_t total = totals.samples, complete = total - totals.truncated - totals.chained;
@@ -200,6 +223,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
     const profile::ValueType type = shown_of(profile, event);
     say("  {}\n", exporter::summary_line(profile, type, exporter::totals_of(profile, type)));
   }
+  print_allocations(recorder);
   print_certainty(profile);
   print_problems(recorder.processes());
   print_truncated(recorder, truncated, verbose ? 8 : 2);

@@ -351,7 +351,7 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
   if (has_wall_time(profile) && !is_wall_time(first)) PageData(profile, profile::kWallTime, json, options).write();
   json.end_array();
   until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
-  for (const auto script : web_scripts()) {
+  for (const std::string& script : web_scripts()) {
     out.text("<script>");
     out.text(script);
     out.text("</script>\n");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace windlass::exporter {
@@ -9,6 +10,6 @@ namespace windlass::exporter {
 [[nodiscard]] std::string_view page_template();  // page.html
 [[nodiscard]] std::string_view page_script();    // page.js
 // d3 and d3-flame-graph as they came from npm; empty if this build could not fetch them.
-[[nodiscard]] std::span<const std::string_view> web_scripts();
+[[nodiscard]] std::span<const std::string> web_scripts();
 
 }  // namespace windlass::exporter

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -23,16 +24,31 @@ std::unexpected<SystemError> refused(const std::string& what, int error) {
 
 int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-[[noreturn]] void run_child(int go, int failed, char** arguments) {
+[[noreturn]] void run_child(int go, int failed, char** arguments, char** environment) {
   char byte = 0;
   if (read(go, &byte, 1) != 1) _exit(127);  // the profiler gave up
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execvp(arguments[0], arguments);
+  execvpe(arguments[0], arguments, environment);
   const int error = errno;
   if (write(failed, &error, sizeof error) != sizeof error) _exit(126);
   _exit(127);
+}
+
+// This program's environment, with `others` in place of what has their names.
+std::vector<char*> environment_with(const std::vector<std::string>& others) {
+  std::vector<char*> all;
+  const auto replaced = [&](std::string_view variable) {
+    return std::ranges::any_of(others, [&](const std::string& other) {
+      return variable.starts_with(std::string_view(other).substr(0, other.find('=') + 1));
+    });
+  };
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
+    if (!replaced(*variable)) all.push_back(*variable);
+  for (const std::string& other : others) all.push_back(const_cast<char*>(other.c_str()));
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace
@@ -50,7 +66,8 @@ std::string find_command(const std::string& name) {
   return {};
 }
 
-std::expected<ChildCommand, SystemError> ChildCommand::start(const std::vector<std::string>& arguments) {
+std::expected<ChildCommand, SystemError> ChildCommand::start(const std::vector<std::string>& arguments,
+                                                             const std::vector<std::string>& environment) {
   int go[2], failed[2];
   if (pipe2(go, O_CLOEXEC) != 0) return refused("pipe for the command", errno);
   if (pipe2(failed, O_CLOEXEC) != 0) {
@@ -62,13 +79,14 @@ std::expected<ChildCommand, SystemError> ChildCommand::start(const std::vector<s
   std::vector<char*> argv;  // made before the fork: the child must not allocate
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> variables = environment_with(environment);
   ChildCommand command;
   command.name_ = arguments.at(0);
   command.pid_ = fork();
   if (command.pid_ == 0) {
     close(go[1]);
     close(failed[0]);
-    run_child(go[0], failed[1], argv.data());
+    run_child(go[0], failed[1], argv.data(), variables.data());
   }
   const int error = errno;
   close(go[0]);

@@ -17,8 +17,10 @@ namespace windlass::profiler {
 
 class ChildCommand {
  public:
-  // Forks; the child waits. Signals that the caller blocked are unblocked in it.
-  static std::expected<ChildCommand, SystemError> start(const std::vector<std::string>& arguments);
+  // Forks; the child waits. Signals that the caller blocked are unblocked in it. `environment`: NAME=VALUE, which the
+  // command gets besides, or in place of, this program's.
+  static std::expected<ChildCommand, SystemError> start(const std::vector<std::string>& arguments,
+                                                        const std::vector<std::string>& environment = {});
   ChildCommand(ChildCommand&& other) noexcept;
   ~ChildCommand();  // a child never released is killed
 

@@ -151,6 +151,12 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
   return sample;
 }
 
+void Aggregator::change(std::size_t sample, const wl_count& before, const wl_count& now) {
+  samples_[sample].count += now.count - before.count;
+  if (sample >= values_.size()) values_.resize(sample + 1);
+  values_[sample] += now.value - before.value;
+}
+
 std::size_t Aggregator::add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps,
                                     std::uint64_t count) {
   const std::size_t sample = add(stack, maps, count);

@@ -55,6 +55,9 @@ class Aggregator {
   std::size_t add(const StackRecord& stack, const MapSet* maps, std::uint64_t count);
   // Takes `count` of a sample's number back.
   void take_back(std::size_t sample, std::uint64_t count) { samples_[sample].count -= count; }
+  // A sample's number counts `now` in place of `before`, which was added by this function; nothing at first. Wraps: the
+  // sums of several are right.
+  void change(std::size_t sample, const wl_count& before, const wl_count& now);
   // The same as add(), for a stack whose repeats the kernel side counts under `key`. A key that is known is this
   // sample's from now on.
   std::size_t add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps, std::uint64_t count);

@@ -13,6 +13,7 @@
 
 #include "os/proc_file.h"
 #include "os/readers.h"
+#include "profiler/doctor/no_allocations.h"
 #include "profiler/doctor/system_probe.h"
 #include "profiler/processes/cgroup_tree.h"
 #include "profiler/processes/live_process.h"
@@ -53,6 +54,16 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
+  if (options.alloc) {
+    const auto obstacle = preload_obstacle(find_command(options.command.front()));
+    if (obstacle && obstacle->ends_it)
+      return std::unexpected(
+          SystemError{fmt::format("allocations of {} cannot be recorded: {}", options.command.front(), obstacle->text),
+                      0, RefusalKind::kMissing});
+    auto opened = Allocations::open(*options.alloc);
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    recorder->allocations_ = std::move(*opened);
+  }
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
@@ -74,7 +85,8 @@ std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts
   if (options_.children) add_children();
   if (options_.command.empty()) return {};
   // First of all: the child shall inherit nothing of what the profiler changes about itself.
-  auto command = ChildCommand::start(options_.command);
+  auto command = ChildCommand::start(
+      options_.command, allocations_ != nullptr ? allocations_->environment() : std::vector<std::string>());
   if (!command) return std::unexpected(command.error());
   command_.emplace(std::move(*command));
   targets_.add(static_cast<std::uint32_t>(command_->pid()));
@@ -241,11 +253,13 @@ void Recorder::take_round() {
   now_ = monotonic_ns();
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
-  source_.samples->poll(0ms, [this](const wl_event_head& head, std::size_t size) {
+  const auto push = [this](const wl_event_head& head, std::size_t size) {
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
     if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
-  });
+  };
+  source_.samples->poll(0ms, push);
+  if (allocations_ != nullptr) allocations_->poll(events_, push);
   (void)take_events(now_, kMostWork);
   bound_memory(now_);
   intake_->settle();
@@ -274,7 +288,15 @@ bool Recorder::take_events(std::uint64_t now, std::uint64_t most_work) {
   return all;
 }
 
+bool Recorder::is_allocation(const wl_event_head& head) const {
+  return allocations_ != nullptr && head.type == WL_EVENT_STACK && head.event == events_.allocated;
+}
+
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
+  if (is_allocation(head)) {
+    allocations_->take(head, size, events_, targets_, *intake_, aggregator_);
+    return;
+  }
   if (resting_.take(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
   if (head.type == WL_EVENT_EXEC) labels_.on_exec(head.tgid);
@@ -409,16 +431,17 @@ NoSamples Recorder::no_samples() const {
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
   profile::Profile profile;
+  if (allocations_ != nullptr) allocations_->book(aggregator_);
   intake_->with_waiting([&] {
     profile = aggregator_.build(
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
         labels_.sets());
   });
-  profile.events.clear();
-  for (const EventSpec& event : options_.events) profile.events.push_back(profile_event(event, options_.frequency));
+  profile.events = events_.list;
   // Of events that are sampled once in so many, people want to know how many there were.
-  for (profile::Sample& sample : profile.samples) sample.count *= options_.events[sample.event].period;
+  for (profile::Sample& sample : profile.samples)
+    if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = source_.samples->stats().lost + unknown;

@@ -23,11 +23,13 @@
 #include "profiler/processes/sample_filter.h"
 #include "profiler/processes/targets.h"
 #include "profiler/samples/aggregator.h"
+#include "profiler/samples/allocations.h"
 #include "profiler/samples/code_names.h"
 #include "profiler/samples/event_queue.h"
 #include "profiler/samples/open_source.h"
 #include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/recording_events.h"
 #include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
 #include "profiler/samples/work_budget.h"
@@ -37,6 +39,7 @@ namespace windlass::profiler {
 struct RecorderOptions {
   unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
   std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
+  std::optional<std::uint64_t> alloc{};        // the command's allocations, a sample in so many bytes; 1: each
   LabelOptions labels{.process = false, .executable = false, .build_id = false, .owner = false, .cgroup = false};
   std::string kubelet;                 // its address, to ask for the names of pods; empty: it is not asked
   std::vector<FilterOption> filters;   // which threads are sampled of these
@@ -84,6 +87,10 @@ class Recorder {
   // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
   // PID namespace), a target that was named by one of its threads.
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+  // Of allocations, if they are recorded.
+  [[nodiscard]] std::optional<AllocationStats> allocation_stats() const {
+    return allocations_ != nullptr ? std::optional(allocations_->stats()) : std::nullopt;
+  }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -99,7 +106,10 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   explicit Recorder(const RecorderOptions& options)
-      : options_(options), targets_(options.targets.empty() && options.command.empty()), budget_(options.agent_share) {}
+      : options_(options),
+        events_(RecordingEvents::of(options.events, options.frequency, options.alloc.has_value())),
+        targets_(options.targets.empty() && options.command.empty()),
+        budget_(options.agent_share) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
@@ -113,6 +123,7 @@ class Recorder {
   void take_round();
   void earn_time();
   bool take_events(std::uint64_t now, std::uint64_t most_work);
+  [[nodiscard]] bool is_allocation(const wl_event_head& head) const;
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
   void bound_files();
@@ -125,6 +136,8 @@ class Recorder {
   [[nodiscard]] Aggregator::Counts counts();
 
   RecorderOptions options_;
+  RecordingEvents events_;
+  std::unique_ptr<Allocations> allocations_;  // null: they are not recorded
   std::optional<ChildCommand> command_;
   Targets targets_;
   WorkBudget budget_;

@@ -152,6 +152,13 @@ void SampleIntake::judge_exits(const MapSet& maps, StackRecord& stack) const {
 
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
+  read_stack(head, size, [&](const StackRecord& stack, const MapSet* maps) {
+    aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps, counts_at_once(head));
+  });
+}
+
+void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const StackUse& use) {
+  const auto& event = reinterpret_cast<const wl_stack_event&>(head);
   const std::size_t native = size < sizeof event ? 0 : std::size_t{event.kernel_frames} + event.user_frames;
   if (size < sizeof event || native * 8 > size - sizeof event ||
       event.interpreted_frames > (size - sizeof event - native * 8) / sizeof(wl_interpreted_frame) ||
@@ -176,7 +183,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   }
   const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
-  aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid), counts_at_once(head));
+  use(stack, maps_of(head.tgid));
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {

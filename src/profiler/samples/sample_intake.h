@@ -52,6 +52,10 @@ class SampleIntake {
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
+  // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
+  using StackUse = std::function<void(StackRecord& stack, const MapSet* maps)>;
+  void read_stack(const wl_event_head& head, std::size_t size, const StackUse& use);
+
   // Samples whose names may still come (LateSamples) are held back. Those that need wait no longer go to the profile
   // now; or all, with what is known.
   void settle();

@@ -1,0 +1,107 @@
+// operator new and operator delete. Those of libstdc++ call malloc() and free(), which count. Those of other allocators
+// do not, so they are counted here. The functions have their names in the ABI: the compiler would take operators for
+// its own. Arguments behind the first (alignment, size, nothrow) are in registers, and handed on as they came.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "alloc/next.h"
+#include "alloc/sampler.h"
+
+namespace windlass::alloc {
+namespace {
+
+using New = void*(std::size_t, std::uintptr_t, std::uintptr_t);
+using Delete = void(void*, std::uintptr_t, std::uintptr_t);
+
+enum class Behind : std::uint8_t { kUnknown, kMalloc, kOther };
+constinit std::atomic<Behind> behind = Behind::kUnknown;
+
+// Which operators stand behind these? Those of libstdc++ and libc++ do no more than call malloc() and free(), as long
+// as there is memory: that is done here at once.
+[[gnu::noinline, gnu::cold]] Behind find_behind(const void* next) {
+  Dl_info info{};
+  const bool known = dladdr(next, &info) != 0 && info.dli_fname != nullptr;
+  const bool plain = known && (std::strstr(info.dli_fname, "libstdc++.so") != nullptr ||
+                               std::strstr(info.dli_fname, "libc++abi.so") != nullptr);
+  const Behind found = plain ? Behind::kMalloc : Behind::kOther;
+  behind.store(found, std::memory_order_relaxed);
+  return found;
+}
+template <typename Function>
+[[gnu::always_inline]] inline bool is_malloc(Next<Function>& next) {
+  Behind known = behind.load(std::memory_order_relaxed);
+  if (known == Behind::kUnknown) known = find_behind(reinterpret_cast<const void*>(next.get()));
+  return known == Behind::kMalloc;
+}
+
+[[gnu::noinline]] void* call_new(Next<New>& next, std::size_t size, std::uintptr_t second, std::uintptr_t third) {
+  const std::uint64_t before = thread.allocations;
+  void* const block = next.get()(size, second, third);
+  if (thread.allocations == before) allocated(block, size);
+  return block;
+}
+// Without an alignment.
+[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, std::size_t size, std::uintptr_t second) {
+  if (is_malloc(next)) [[likely]]
+    if (void* const block = counted_malloc(size != 0 ? size : 1); block != nullptr) return block;
+  return call_new(next, size, second, 0);
+}
+
+[[gnu::noinline]] void call_other_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
+  if (block != nullptr) freed(block);
+  thread.deleted = block;
+  next.get()(block, second, third);
+  thread.deleted = nullptr;
+}
+[[gnu::always_inline]] inline void call_delete(Next<Delete>& next, void* block, std::uintptr_t second,
+                                               std::uintptr_t third) {
+  if (is_malloc(next)) [[likely]]
+    return counted_free(block);
+  call_other_delete(next, block, second, third);
+}
+
+}  // namespace
+}  // namespace windlass::alloc
+
+// NOLINTBEGIN(bugprone-reserved-identifier)
+#define WINDLASS_PLAIN_NEW(name)                                                                  \
+  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);                 \
+  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second) { \
+    return windlass::alloc::call_plain_new(next##name, size, second);                             \
+  }
+#define WINDLASS_NEW(name)                                                                      \
+  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);               \
+  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second, \
+                                                       std::uintptr_t third) {                  \
+    return windlass::alloc::call_new(next##name, size, second, third);                          \
+  }
+#define WINDLASS_DELETE(name)                                                                                     \
+  static constinit windlass::alloc::Next<windlass::alloc::Delete> next##name(#name);                              \
+  extern "C" [[gnu::visibility("default")]] void name(void* block, std::uintptr_t second, std::uintptr_t third) { \
+    windlass::alloc::call_delete(next##name, block, second, third);                                               \
+  }
+WINDLASS_PLAIN_NEW(_Znwm)
+WINDLASS_PLAIN_NEW(_Znam)
+WINDLASS_PLAIN_NEW(_ZnwmRKSt9nothrow_t)
+WINDLASS_PLAIN_NEW(_ZnamRKSt9nothrow_t)
+WINDLASS_NEW(_ZnwmSt11align_val_t)
+WINDLASS_NEW(_ZnamSt11align_val_t)
+WINDLASS_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)
+WINDLASS_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)
+WINDLASS_DELETE(_ZdlPv)
+WINDLASS_DELETE(_ZdlPvm)
+WINDLASS_DELETE(_ZdlPvSt11align_val_t)
+WINDLASS_DELETE(_ZdlPvmSt11align_val_t)
+WINDLASS_DELETE(_ZdlPvRKSt9nothrow_t)
+WINDLASS_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t)
+WINDLASS_DELETE(_ZdaPv)
+WINDLASS_DELETE(_ZdaPvm)
+WINDLASS_DELETE(_ZdaPvSt11align_val_t)
+WINDLASS_DELETE(_ZdaPvmSt11align_val_t)
+WINDLASS_DELETE(_ZdaPvRKSt9nothrow_t)
+WINDLASS_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t)
+// NOLINTEND(bugprone-reserved-identifier)

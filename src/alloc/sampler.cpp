@@ -1,0 +1,157 @@
+#include "alloc/sampler.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "alloc/stacks.h"
+#include "base/monotonic.h"
+#include "windlass/backtrace.h"
+#include "windlass_ends.h"
+
+namespace windlass::alloc {
+
+constinit thread_local Thread thread;
+constinit Blocks blocks;
+
+namespace {
+
+constinit Stacks stacks;
+
+// Of the address space. Zero again in a child after fork(), which thereby is another process.
+struct Process {
+  std::atomic<std::uint32_t> number;
+  std::uint32_t tgid;
+};
+
+enum class State : std::uint8_t { kClosed, kOpening, kOpen, kRefused };
+constinit std::atomic<State> state = State::kClosed;
+constinit Process* process = nullptr;
+
+bool open_all() {
+  const char* const path = std::getenv(kVariable);
+  if (path == nullptr || !stacks.open(path)) return false;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || madvise(memory, page, MADV_WIPEONFORK) != 0) return false;
+  process = static_cast<Process*>(memory);
+  // As many as a heap of 2 GiB has of the smallest blocks, or of samples many more than such a heap has.
+  const bool each = stacks.header().period <= 1;
+  (void)blocks.open(std::size_t{1} << (each ? 26 : 20), each);
+  return true;
+}
+
+// Is there a recording? Other threads do without samples while one looks for it.
+bool is_open() {
+  State now = state.load(std::memory_order_acquire);
+  if (now == State::kOpen) [[likely]]
+    return true;
+  // Before libc is ready there is no environment: the few blocks that the dynamic linker allocates are not recorded.
+  if (now == State::kClosed && environ != nullptr &&
+      state.compare_exchange_strong(now, State::kOpening, std::memory_order_acquire)) {
+    now = open_all() ? State::kOpen : State::kRefused;
+    state.store(now, std::memory_order_release);
+  }
+  return now == State::kOpen;
+}
+
+// The address space's number; 0 while another thread gets one.
+std::uint32_t process_number() {
+  std::uint32_t number = process->number.load(std::memory_order_acquire);
+  constexpr std::uint32_t kBusy = ~std::uint32_t{0};
+  if (number == 0 && process->number.compare_exchange_strong(number, kBusy, std::memory_order_acquire)) {
+    process->tgid = static_cast<std::uint32_t>(getpid());
+    number = stacks.header().processes.fetch_add(1, std::memory_order_relaxed) + 1;
+    process->number.store(number, std::memory_order_release);
+  }
+  return number == kBusy ? 0 : number;
+}
+
+// False for a thread that cannot have begun yet.
+bool begin_thread() {
+  const std::uint32_t number = process_number();
+  if (number == 0) return false;
+  if (thread.process == number) return true;
+  const bool is_new = thread.process == 0;
+  thread.process = number;
+  thread.tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  thread.random = (monotonic_ns() ^ std::uint64_t{thread.tid} << 40) * 0x9e3779b97f4a7c15ull | 1;
+  for (int i = 0; i < 4; ++i) (void)next_random(thread.random);
+  if (is_new && stacks.header().period > 1) thread.left += next_distance(thread.random, stacks.header().period);
+  return true;
+}
+
+std::uint16_t end_of(WalkEnd end) {
+  switch (end) {
+    case WalkEnd::kComplete: return WL_END_COMPLETE;
+    case WalkEnd::kGuessed: return WL_END_GUESSED;
+    case WalkEnd::kChained: return WL_END_CHAINED;
+    case WalkEnd::kNoModule: return WL_END_NO_MAPPING;
+    case WalkEnd::kUnreadable: return WL_END_UNREADABLE_STACK;
+    case WalkEnd::kLost: return WL_END_REGISTER_LOST;
+    case WalkEnd::kNoProgress: return WL_END_NO_PROGRESS;
+    case WalkEnd::kForeign: return WL_END_OTHER_MACHINE;
+    case WalkEnd::kBudget: return WL_END_NO_TIME;
+    case WalkEnd::kLimit: return WL_END_DEPTH;
+    default: return WL_END_NO_ROW;
+  }
+}
+
+// This library's own frames are no part of the program's stack. They may be between two of it: operator new of
+// libstdc++ calls malloc().
+extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
+bool is_own(std::uint64_t pc) {
+  const auto begin = reinterpret_cast<std::uint64_t>(&__ehdr_start);
+  return pc - begin < reinterpret_cast<std::uint64_t>(&etext) - begin;
+}
+
+void count_sample(void* block, Weight weight) {
+  std::uint64_t pcs[kMaxFrames];
+  WalkEnd end = WalkEnd::kComplete;
+  const std::size_t all = backtrace_from(capture_registers(), pcs, kMaxFrames, &end);
+  std::size_t depth = 0;
+  for (std::size_t i = 0; i < all; ++i)
+    if (!is_own(pcs[i])) pcs[depth++] = pcs[i];
+  const std::uint32_t tid = stacks.nearly_full() ? process->tgid : thread.tid;
+  const std::uint32_t place = stacks.find({thread.process, process->tgid, tid, end_of(end), {pcs, depth}});
+  if (place == 0) {
+    stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  Sums& sums = stacks.record(place).allocated;
+  sums.count.fetch_add(weight.count, std::memory_order_relaxed);
+  sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
+  if (blocks.add(block, place, weight)) return;
+  stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
+  count_freed(place, weight);
+}
+
+}  // namespace
+
+void look_closer(void* block, std::size_t size) {
+  const int error = errno;
+  const State now = state.load(std::memory_order_relaxed);
+  if (now == State::kRefused) {
+    thread.left = INT64_MAX;
+  } else if (!is_open() || !begin_thread()) {
+    thread.left = 0;
+  } else if (const std::uint64_t period = stacks.header().period; period <= 1) {
+    thread.left = -1;
+    count_sample(block, {1, size});
+  } else if (thread.left < 0) {
+    thread.left = next_distance(thread.random, period);
+    count_sample(block, weight_of(size, period, thread.random));
+  }
+  errno = error;
+}
+
+void count_freed(std::uint32_t record, Weight weight) {
+  Sums& sums = stacks.record(record).freed;
+  sums.count.fetch_add(weight.count, std::memory_order_relaxed);
+  sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
+}
+
+}  // namespace windlass::alloc

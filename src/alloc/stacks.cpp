@@ -1,0 +1,107 @@
+#include "alloc/stacks.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/aarch64_signal_frame.h"
+#include "base/monotonic.h"
+#include "base/x86_signal_return.h"
+#include "windlass/backtrace.h"
+#include "windlass_event_layout.h"
+
+namespace windlass::alloc {
+namespace {
+
+constexpr std::size_t kMaxProbes = 64;
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+
+std::uint64_t hash_of(const Stack& stack) {
+  std::uint64_t hash = mixed(stack.process, std::uint64_t{stack.tid} << 16 | stack.end);
+  for (const std::uint64_t pc : stack.pcs) hash = mixed(hash, pc);
+  return hash | 1;
+}
+
+// Is it the code that a signal handler returns to? `pc` is a return address of this thread's, so there is code.
+bool is_signal_return(std::uint64_t pc) {
+  const auto read = [](std::uint64_t address, void* to, std::size_t size) {
+    std::memcpy(to, reinterpret_cast<const void*>(address), size);
+    return true;
+  };
+  if constexpr (kOwnArchitecture == Architecture::kX86_64)
+    return x86::at_signal_return(read, kOwnArchitecture, pc);
+  else
+    return aarch64::at_signal_return(read, pc);
+}
+
+}  // namespace
+
+bool Stacks::open(const char* path) {
+  const int file = ::open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return false;
+  struct stat status {};
+  void* memory = MAP_FAILED;
+  if (fstat(file, &status) == 0 && static_cast<std::size_t>(status.st_size) == kRegionSize)
+    memory = mmap(nullptr, kRegionSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) return false;
+  (void)madvise(memory, kRegionSize, MADV_DONTDUMP);
+  base_ = static_cast<std::byte*>(memory);
+  return header().magic == kMagic;
+}
+
+std::uint32_t Stacks::find(const Stack& stack) {
+  auto* const index = reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + kIndexAt);
+  const std::uint64_t hash = hash_of(stack);
+  std::uint32_t made = 0;
+  for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
+    auto& word = index[((hash >> 32 ^ hash) + probe) & (kIndexSize - 1)];
+    std::uint32_t place = word.load(std::memory_order_acquire);
+    if (place == 0) {
+      if (made == 0) made = make(stack, hash);
+      if (made == 0) return 0;
+      if (word.compare_exchange_strong(place, made, std::memory_order_acq_rel)) {
+        Record& added = record(made);
+        added.next = header().newest.load(std::memory_order_relaxed);
+        while (!header().newest.compare_exchange_weak(added.next, made, std::memory_order_release)) continue;
+        return made;
+      }
+    }
+    // Two threads may have made the same record: the one that comes later uses the first.
+    if (record(place).hash == hash) return place;
+  }
+  return 0;
+}
+
+std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
+  const std::size_t units = sizeof(Record) / kUnit + stack.pcs.size();
+  if (header().used.load(std::memory_order_relaxed) + units > kMostUnits) return 0;
+  const std::uint64_t used = header().used.fetch_add(units, std::memory_order_relaxed);
+  if (used + units > kMostUnits) return 0;
+  const auto place = static_cast<std::uint32_t>(kRecordsAt / kUnit + used);
+  Record& made = record(place);
+  made.hash = hash;
+  made.time = monotonic_ns();
+  made.tgid = stack.tgid;
+  made.tid = stack.tid;
+  made.depth = static_cast<std::uint16_t>(stack.pcs.size());
+  made.end = stack.end;
+  (void)prctl(PR_GET_NAME, made.comm);
+  auto* const frames = reinterpret_cast<std::uint64_t*>(&made + 1);
+  bool interrupted = false;  // what a signal handler returns to
+  for (std::size_t i = 0; i < stack.pcs.size(); ++i) {
+    frames[i] = stack.pcs[i] | (interrupted ? WL_FRAME_EXACT : 0);
+    interrupted = is_signal_return(stack.pcs[i]);
+  }
+  return place;
+}
+
+}  // namespace windlass::alloc

@@ -1,0 +1,202 @@
+// `windlass record --alloc` of a program whose allocations are known.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+
+namespace windlass::test {
+namespace {
+
+using profile::Profile;
+using profile::Sample;
+
+struct Sums {
+  double count = 0, bytes = 0;
+};
+
+// Blocks of one size.
+struct Blocks {
+  double size = 0, allocated = 0, in_use = 0;
+};
+
+// What the program says, by function.
+std::map<std::string, std::vector<Blocks>> known_in(const std::string& output) {
+  std::map<std::string, std::vector<Blocks>> known;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string function;
+    Blocks blocks;
+    if (line.starts_with("known_") && words >> function >> blocks.size >> blocks.allocated >> blocks.in_use)
+      known[function].push_back(blocks);
+  }
+  return known;
+}
+
+bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
+  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
+    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
+      return profile.functions[line.function].name == function;
+    });
+  });
+}
+
+std::uint32_t event_named(const Profile& profile, std::string_view name) {
+  for (std::uint32_t event = 0; event < profile.events.size(); ++event)
+    if (profile.events[event].name == name) return event;
+  ADD_FAILURE() << "no event " << name;
+  return 0;
+}
+
+Sums sums_of(const Profile& profile, std::string_view event, std::string_view function) {
+  const std::uint32_t number = event_named(profile, event);
+  Sums sums;
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != number || !has_frame(profile, sample, function)) continue;
+    sums.count += static_cast<double>(sample.count);
+    sums.bytes += static_cast<double>(sample.value);
+  }
+  return sums;
+}
+
+// What is expected of blocks, and the standard deviations. Of a block that is sampled with chance p, 1/p counts: the
+// variance is (1 - p) / p. Rounding to a whole number adds at most 1/4 where it is a sample.
+struct Expected {
+  Sums mean, deviation;
+};
+Expected expected_of(const std::vector<Blocks>& all, double Blocks::*number, double period) {
+  Expected expected;
+  for (const Blocks& blocks : all) {
+    const double n = blocks.*number, p = period <= 1 ? 1 : 1 - std::exp(-blocks.size / period);
+    expected.mean.count += n;
+    expected.mean.bytes += n * blocks.size;
+    if (period <= 1) continue;
+    expected.deviation.count += n * ((1 - p) / p + p / 4);
+    expected.deviation.bytes += n * (blocks.size * blocks.size * (1 - p) / p + p / 4);
+  }
+  expected.deviation = {std::sqrt(expected.deviation.count), std::sqrt(expected.deviation.bytes)};
+  return expected;
+}
+
+class Allocations : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+    folder_ = testing::TempDir() + fmt::format("windlass-allocations-{}", getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Profile record(const std::string& options, const std::string& command, const std::string& environment = {}) {
+    const std::string path = folder_ + "/p.pb.gz";
+    output_ =
+        run(fmt::format("{} {} record {} -o {} -- {} 2>&1", environment, WINDLASS_COMMAND, options, path, command))
+            .output;
+    auto read = exporter::read_pprof_file(path);
+    EXPECT_TRUE(read.has_value()) << output_;
+    return read ? std::move(*read) : Profile{};
+  }
+
+  // Each function has what the program says, within five standard deviations, which are none with a period of 1.
+  void expect_known(const Profile& profile, double period) {
+    const auto known = known_in(output_);
+    ASSERT_EQ(known.size(), 13u) << output_;
+    for (const auto& [function, blocks] : known) {
+      SCOPED_TRACE(function);
+      for (const auto& [event, number] :
+           {std::pair{"alloc_space", &Blocks::allocated}, std::pair{"inuse_space", &Blocks::in_use}}) {
+        SCOPED_TRACE(event);
+        const Sums found = sums_of(profile, event, function);
+        const Expected expected = expected_of(blocks, number, period);
+        EXPECT_NEAR(found.count, expected.mean.count, 5 * expected.deviation.count);
+        EXPECT_NEAR(found.bytes, expected.mean.bytes, 5 * expected.deviation.bytes);
+      }
+    }
+  }
+
+  std::string folder_, output_;
+};
+
+TEST_F(Allocations, AreExactIfEachIsASample) {
+  const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS " 999");
+  expect_known(profile, 1);
+  const std::uint32_t allocated = event_named(profile, "alloc_space");
+  std::uint64_t all = 0, whole = 0;
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != allocated) continue;
+    all += sample.count;
+    whole += profile::is_whole(sample.end) ? sample.count : 0;
+    // The preloaded library's functions are no part of the program's stack.
+    for (const std::uint32_t location : sample.locations) {
+      const std::uint32_t module = profile.locations[location].module;
+      ASSERT_NE(module, profile::kNone);
+      EXPECT_EQ(profile.modules[module].path.find("windlass_alloc"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(whole, all) << output_;
+}
+
+TEST_F(Allocations, AreRightOnAverageIfSomeAreSamples) {
+  expect_known(record("--alloc=512", WINDLASS_ALLOCATIONS " 5000"), 512);
+}
+
+// operator new of these calls no malloc().
+TEST_F(Allocations, OfOtherAllocatorsAreExactToo) {
+  for (const char* allocator : {"libjemalloc.so.2", "libtcmalloc_minimal.so.4"}) {
+    SCOPED_TRACE(allocator);
+    const std::string environment = fmt::format("LD_PRELOAD={}", allocator);
+    if (run(environment + " true 2>&1").output.find("cannot be preloaded") != std::string::npos)
+      GTEST_SKIP() << "no " << allocator;
+    expect_known(record("--alloc=1", WINDLASS_ALLOCATIONS " 100", environment), 1);
+  }
+}
+
+// Events have their numbers whatever else is recorded.
+TEST_F(Allocations, BesideWaits) {
+  const Profile profile = record("--off-cpu --alloc=1", WINDLASS_WAITS " 10");
+  ASSERT_EQ(profile.events.size(), 4u) << output_;
+  EXPECT_EQ(profile.events[1].name, "off-cpu");
+  EXPECT_EQ(profile.events[2].name, "alloc_space");
+  EXPECT_EQ(profile.events[2].counted, "alloc_objects");
+  EXPECT_EQ(profile.events[3].name, "inuse_space");
+  EXPECT_EQ(profile.events[3].counted, "inuse_objects");
+  double waited = 0;
+  for (const Sample& sample : profile.samples)
+    if (sample.event == 1 && has_frame(profile, sample, "wait_sleep")) waited += static_cast<double>(sample.value);
+  EXPECT_GT(waited, 10 * 7e6);
+  EXPECT_GE(sums_of(profile, "alloc_space", "main").count, 2) << "the stacks of two threads, at least";
+}
+
+TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
+  const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS_STATIC);
+  EXPECT_NE(output_.find("it is statically linked"), std::string::npos) << output_;
+  EXPECT_EQ(profile.events.size(), 3u);
+}
+
+// Of a program that lives on when the recording ends: the live heap.
+TEST_F(Allocations, OfALivingProgramAreThoseAtTheEnd) {
+  expect_known(record("--alloc=1 --duration 2", WINDLASS_ALLOCATIONS " 20 60"), 1);
+}
+
+// What has been counted stays, and blocks that a killed process had are in use.
+TEST_F(Allocations, OfAKilledProgramAreKept) {
+  const Profile profile = record("--alloc=1", "sh -c '" WINDLASS_ALLOCATIONS " 50; kill -9 $$'");
+  expect_known(profile, 1);
+}
+
+}  // namespace
+}  // namespace windlass::test

@@ -1,0 +1,105 @@
+#include "alloc/stacks.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "windlass/backtrace.h"
+
+namespace windlass::test {
+namespace {
+
+using namespace windlass::alloc;
+
+class Region : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = memfd_create("region", MFD_CLOEXEC);
+    ASSERT_GE(file_, 0);
+    path_ = fmt::format("/proc/self/fd/{}", file_);
+    ASSERT_EQ(ftruncate(file_, static_cast<off_t>(kRegionSize)), 0);
+    void* const memory = mmap(nullptr, kIndexAt, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    header_ = new (memory) Header{};
+    header_->magic = kMagic;
+    pcs_.resize(64);
+    pcs_.resize(backtrace(pcs_.data(), pcs_.size()));
+  }
+  void TearDown() override { close(file_); }
+
+  [[nodiscard]] Stack stack(std::uint32_t tid) const {
+    return {.process = 1, .tgid = 10, .tid = tid, .end = 0, .pcs = pcs_};
+  }
+
+  int file_ = -1;
+  std::string path_;
+  Header* header_ = nullptr;
+  std::vector<std::uint64_t> pcs_;
+};
+
+TEST_F(Region, HasEachStackOnce) {
+  Stacks stacks;
+  ASSERT_TRUE(stacks.open(path_.c_str()));
+  const std::uint32_t first = stacks.find(stack(10));
+  ASSERT_NE(first, 0u);
+  EXPECT_EQ(header_->newest.load(), first);
+  EXPECT_EQ(stacks.find(stack(10)), first);
+  EXPECT_NE(stacks.find(stack(11)), first);
+  const Record& record = stacks.record(first);
+  EXPECT_EQ(record.tgid, 10u);
+  ASSERT_EQ(record.depth, pcs_.size());
+  const auto* const frames = reinterpret_cast<const std::uint64_t*>(&record + 1);
+  for (std::size_t i = 0; i < pcs_.size(); ++i) EXPECT_EQ(frames[i], pcs_[i]);
+  EXPECT_EQ(stacks.record(header_->newest.load()).next, first);
+}
+
+TEST_F(Region, IsFullAtSomeTime) {
+  Stacks stacks;
+  ASSERT_TRUE(stacks.open(path_.c_str()));
+  const std::uint32_t first = stacks.find(stack(1));
+  EXPECT_FALSE(stacks.nearly_full());
+  header_->used = kMostUnits - 1;
+  EXPECT_TRUE(stacks.nearly_full());
+  EXPECT_EQ(stacks.find(stack(2)), 0u);
+  EXPECT_EQ(stacks.find(stack(1)), first) << "what is there stays";
+}
+
+TEST_F(Region, OfAnotherSizeOrKindIsRefused) {
+  Stacks stacks;
+  EXPECT_FALSE(stacks.open("/nonexistent"));
+  header_->magic = 1;
+  EXPECT_FALSE(stacks.open(path_.c_str()));
+  ASSERT_EQ(ftruncate(file_, 4096), 0);
+  EXPECT_FALSE(Stacks().open(path_.c_str()));
+}
+
+TEST_F(Region, OfManyThreads) {
+  Stacks stacks;
+  ASSERT_TRUE(stacks.open(path_.c_str()));
+  constexpr std::uint32_t kStacks = 500;
+  std::vector<std::vector<std::uint32_t>> found(4);
+  std::vector<std::thread> threads;
+  for (auto& places : found)
+    threads.emplace_back([&] {
+      for (std::uint32_t tid = 1; tid <= kStacks; ++tid) places.push_back(stacks.find(stack(tid)));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& places : found) EXPECT_EQ(places, found[0]);
+  std::set<std::uint32_t> listed;
+  for (std::uint32_t place = header_->newest; place != 0; place = stacks.record(place).next) {
+    ASSERT_TRUE(listed.insert(place).second);
+  }
+  EXPECT_EQ(listed, std::set<std::uint32_t>(found[0].begin(), found[0].end()));
+}
+
+}  // namespace
+}  // namespace windlass::test
