@@ -75,7 +75,7 @@ WL_GLOBAL int wl_append_taken(struct wl_scratch* s) {
 
 /* Repeats of the stack are counted from now on. */
 WL_INLINE void wl_begin_count(const struct wl_stack_key* key) {
-  struct wl_count none = {};
+  struct wl_count none = {.told = 1};
   bpf_map_update_elem(&counts, key, &none, BPF_NOEXIST);
 }
 
@@ -93,7 +93,12 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   if (u->learned_frames) st->learned_stacks++;
   if (u->learned_frames) u->hash = wl_mix(u->hash, bpf_ktime_get_ns() >> WL_LEARNED_WINDOW_SHIFT);
   u->hash = wl_mix(u->hash, u->sum.value);
-  if (s->event.head.event) u->hash = wl_mix(u->hash, (__u32)s->event.head.event << 16 | s->event.head.reason);
+  __u32 kind = (__u32)s->event.head.event << 16 | s->event.head.reason;
+  if (kind) u->hash = wl_mix(u->hash, kind);
+  /* No mapping set tells the program from the one before it in this process, or in another of its number. */
+  __u32 tgid = s->event.head.tgid;
+  __u64* epoch = u->space ? 0 : bpf_map_lookup_elem(&epochs, &tgid);
+  if (epoch) u->hash = wl_mix(u->hash, *epoch);
   struct wl_stack_key key = {
       .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
@@ -101,7 +106,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   };
   s->key = key;
   struct wl_count* known = bpf_map_lookup_elem(&counts, &key);
-  if (known) {
+  if (known && known->told) {
     if (s->repeats) __sync_fetch_and_add(&known->count, 1);
     st->counted++;
     return 0;
@@ -124,7 +129,10 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
     return 0;
   }
   st->stack_events++;
-  wl_begin_count(&key);
+  if (known)
+    known->told = 1;
+  else
+    wl_begin_count(&key);
   return 0;
 }
 
@@ -305,8 +313,8 @@ struct wl_sample {
   struct wl_trail* trail;
 };
 
-/* The program may be interrupted by others that take samples: those of probes in processes can be, and the processor's
- * counters interrupt all. */
+/* The program may be interrupted by others that take samples: those of probes in processes can be, the processor's
+ * counters interrupt all, and a tracepoint may lie in what the program of waits does. */
 WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st) {
   if (!wl_can_be_interrupted || !__sync_lock_test_and_set(&s->busy, 1)) return 0;
   st->lost++;
@@ -361,7 +369,6 @@ WL_INLINE void wl_finish_sample(struct wl_sample* sample) {
   struct wl_scratch* s = sample->s;
   if (!wl_take_user_stack(s, sample->st, sample->trail, bpf_get_current_task_btf()))
     wl_emit_stack(s, sample->st, sample->trail);
-  wl_give_back(s);
 }
 
 /* Of a counter of perf: a tick of CPU time, a page fault. */
@@ -371,6 +378,7 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
   if (!wl_begin_sample(&sample, wl_has_counters ? bpf_get_attach_cookie(ctx) : wl_clock_event)) return 0;
   wl_take_kernel_stack(ctx, sample.s);
   wl_finish_sample(&sample);
+  wl_give_back(sample.s);
   return 0;
 }
 
@@ -380,6 +388,7 @@ int windlass_tracepoint(void* ctx) {
   if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
   wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);
+  wl_give_back(sample.s);
   return 0;
 }
 
@@ -389,6 +398,7 @@ int windlass_probe(struct pt_regs* ctx) {
   struct wl_sample sample;
   if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
   wl_finish_sample(&sample);
+  wl_give_back(sample.s);
   return 0;
 }
 

@@ -37,6 +37,7 @@ enum wl_wait_reason {
   WL_WAIT_FAULT = 2,     /* In an exception: most often for a page that is not in memory. */
   WL_WAIT_IO = 3,        /* For a block device (task_struct.in_iowait). */
   WL_WAIT_OTHER = 4,     /* In a system call of another machine's numbers. */
+  WL_WAIT_STOPPED = 5,   /* By a signal, a debugger or the freezer of cgroups. */
   WL_WAIT_SYSCALL = 16,  /* And above: in the system call of this number, behind 16. */
 };
 
@@ -51,6 +52,7 @@ struct wl_stack_key {
 struct wl_count {
   __u64 count;
   __u64 value; /* The sum of the samples' own values; 0 for those of an event with a period. */
+  __u64 told;  /* 1: the agent has the stack's event. 0: only a wait with this stack has ended. */
 };
 
 /* A thread that waits, and the stack that it waits with. */

@@ -24,7 +24,7 @@ WL_INLINE void wl_book_wait(struct wl_cpu_stats* st, struct wl_wait* wait, __u64
     return;
   }
   /* The agent has taken the counts meanwhile, and knows the stacks of those that wait. */
-  struct wl_count first = {1, waited};
+  struct wl_count first = {.count = 1, .value = waited};
   if (bpf_map_update_elem(&counts, &wait->key, &first, BPF_ANY)) st->lost_waits++;
 }
 
@@ -35,16 +35,20 @@ WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __
   if (wait && wait->since) wl_book_wait(st, wait, now - wait->since);
 }
 
-/* Of the running thread. Some kernels do not tell of every switch. If this thread came to the CPU unseen, the wait
- * before lasted for all the time that the thread did not run. */
+/* Of the running thread, if it came to the CPU unseen. Some kernels do not tell of every switch. The wait before then
+ * lasted for all the time that the thread did not run. */
+WL_INLINE void wl_end_unseen(struct wl_cpu_stats* st, struct wl_wait* wait, __u64 ran, __u64 now) {
+  __u64 passed = now - wait->since, ran_for = ran - wait->ran;
+  if (wait->since && ran_for < passed) wl_book_wait(st, wait, passed - ran_for);
+}
+
 WL_INLINE void wl_begin_wait(struct wl_cpu_stats* st, struct task_struct* task, const struct wl_stack_key* key,
                              __u64 now) {
   __u32 thread = task->pid;
   __u64 ran = task->se.sum_exec_runtime;
   struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
   if (wait) {
-    __u64 passed = now - wait->since, ran_for = ran - wait->ran;
-    if (wait->since && ran_for < passed) wl_book_wait(st, wait, passed - ran_for);
+    wl_end_unseen(st, wait, ran, now);
     wait->key = *key;
     wait->ran = ran;
     wait->since = now;
@@ -54,10 +58,20 @@ WL_INLINE void wl_begin_wait(struct wl_cpu_stats* st, struct task_struct* task, 
   if (bpf_map_update_elem(&waits, &thread, &first, BPF_ANY)) st->lost_waits++;
 }
 
-/* What the running thread is going to wait for. */
-WL_INLINE __u16 wl_reason_of(const struct task_struct* task, int preempted) {
-  if (preempted) return WL_WAIT_PREEMPTED;
-  const struct pt_regs___kernel* regs = (const struct pt_regs___kernel*)bpf_task_pt_regs((struct task_struct*)task);
+WL_INLINE void wl_end_thread(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
+  __u32 thread = task->pid;
+  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
+  if (!wait) return;
+  wl_end_unseen(st, wait, task->se.sum_exec_runtime, now);
+  bpf_map_delete_elem(&waits, &thread);
+}
+
+/* What a thread that leaves its CPU, or has left it, waits for. */
+WL_INLINE __u16 wl_reason_of(struct task_struct* task, int preempted) {
+  __u32 state = task->__state;
+  if (preempted || !state) return WL_WAIT_PREEMPTED;
+  if (state & TASK_STOPPED_BITS) return WL_WAIT_STOPPED;
+  const struct pt_regs___kernel* regs = (const struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if (BPF_CORE_READ_BITFIELD(task, in_iowait)) return WL_WAIT_IO;
   int call = WL_TASK_SYSCALL(regs);
   if (call < 0) return WL_WAIT_FAULT;
@@ -74,38 +88,39 @@ WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
   return s->walks++ >= wl_walks_per_window;
 }
 
-/* The stack that the running thread leaves with: s->key names it. */
-WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now) {
+/* The stack that the running thread leaves with, whose key goes to `key`. */
+WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now, struct wl_stack_key* key) {
   struct wl_scratch* s = sample->s;
   if (wl_has_walked_enough(s, now)) {
     s->unwind.end = WL_END_NO_TIME;
     wl_emit_stack(s, sample->st, sample->trail);
-    wl_give_back(s);
-    return;
+  } else {
+    wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
+    wl_finish_sample(sample);
   }
-  wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
-  wl_finish_sample(sample);
+  *key = s->key;
+  wl_give_back(s);
 }
 
 SEC("raw_tp/sched_switch")
-int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct task_struct* next, unsigned int state) {
+int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct task_struct* next) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
   if (!st) return 0;
   __u64 now = bpf_ktime_get_ns();
   wl_end_wait(st, next, now);
   struct task_struct* task = bpf_get_current_task_btf();
-  __u32 thread = task->pid;
-  if (state & TASK_DEAD) {
-    bpf_map_delete_elem(&waits, &thread);
+  if (task->__state & TASK_DEAD) {
+    wl_end_thread(st, task, now);
     return 0;
   }
   struct wl_sample sample;
   if (wl_works_for_kernel(task) || !wl_begin_sample(&sample, wl_wait_event)) return 0;
-  sample.s->event.head.reason = wl_reason_of(task, preempt || state == 0);
+  sample.s->event.head.reason = wl_reason_of(task, preempt);
   sample.s->repeats = 0;
-  wl_take_wait(ctx, &sample, now);
-  wl_begin_wait(st, task, &sample.s->key, now);
+  struct wl_stack_key key;
+  wl_take_wait(ctx, &sample, now, &key);
+  wl_begin_wait(st, task, &key, now);
   return 0;
 }
 
@@ -118,7 +133,7 @@ WL_INLINE void wl_describe_resting(struct wl_raw_event* event, struct task_struc
   __builtin_memset(event, 0, sizeof *event);
   event->head.type = WL_EVENT_RAW;
   event->head.event = wl_wait_event;
-  event->head.reason = wl_reason_of(task, task->__state == 0);
+  event->head.reason = wl_reason_of(task, 0);
   event->head.time = wait->since;
   event->head.tgid = wait->key.tgid;
   event->head.tid = wait->key.tid;

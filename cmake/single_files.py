@@ -25,10 +25,11 @@ def of_unit(entry):
 
 
 def without_precompiled(entry):
+    """Also without an option that only GCC knows."""
     words = shlex.split(entry["command"])
     kept, skip = [], False
     for word, following in zip(words, words[1:] + [""]):
-        if skip or word == "-Winvalid-pch" or word == "-include" and "cmake_pch" in following:
+        if skip or word in ("-Winvalid-pch", "-fno-partial-inlining") or word == "-include" and "cmake_pch" in following:
             skip = not skip and word == "-include"
             continue
         kept.append(word)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 
 namespace windlass::alloc {
 
@@ -32,13 +33,15 @@ inline double expm1_of(double x) {
   return result;
 }
 inline double log_of(double x) {  // x in (0, 1]
-  constexpr double kLog2 = 0.693147180559945309417;
   double powers = 0;
-  for (; x < 0.5; x *= 2) ++powers;
+  while (x < 0.5) {
+    x *= 2;
+    ++powers;
+  }
   const double z = (x - 1) / (x + 1), square = z * z;  // log(x) = 2 atanh(z), |z| <= 1/3
   double term = z, sum = 0;
   for (int i = 1; i < 40; i += 2, term *= square) sum += term / i;
-  return 2 * sum - powers * kLog2;
+  return 2 * sum - powers * std::numbers::ln2;
 }
 
 // Bytes until the next sample.

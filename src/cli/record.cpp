@@ -161,8 +161,9 @@ std::expected<std::vector<profiler::EventSpec>, std::string> events_of(const Rec
   for (const std::string& text : arguments.events) events.push_back(*profiler::parse_event(text));
   if (events.empty()) events.emplace_back();
   if (arguments.off_cpu) {
-    events.push_back(*profiler::parse_event(profiler::kWaitEvent));
-    events.back().shortest_wait = *arguments.off_cpu;
+    auto wait = std::ranges::find(events, profiler::EventKind::kWait, &profiler::EventSpec::kind);
+    if (wait == events.end()) wait = events.insert(events.end(), *profiler::parse_event(profiler::kWaitEvent));
+    wait->shortest_wait = *arguments.off_cpu;
   }
   for (std::size_t i = 0; i < events.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)

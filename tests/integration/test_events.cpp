@@ -126,7 +126,7 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   has(said("-e uprobe:/bin/true"), "names no function");
   has(said("-e uprobe:/bin/no-such-file:main"), "the file, or the function in its symbols, is not there");
   has(said("-e cpu -e cpu"), "the event cpu is chosen twice");
-  has(said("--off-cpu -e off-cpu"), "the event off-cpu is chosen twice");
+  has(said("-e off-cpu -e cpu -e off-cpu"), "the event off-cpu is chosen twice");
   has(said("--off-cpu=soon"), "soon is no number of seconds above 0");
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -78,8 +79,8 @@ class Waits : public testing::Test {
     EXPECT_TRUE(read.has_value()) << output_;
     if (!read) return {};
     Profile profile = std::move(*read);
-    EXPECT_EQ(profile.events.size(), 2u);
-    EXPECT_EQ(profile.lost, 0u) << output_;
+    EXPECT_EQ(profile.events.size(), events_);
+    EXPECT_TRUE(profile.lost == 0 || events_ > 2) << output_;
     for (const Sample& sample : profile.samples) {
       EXPECT_EQ(sample.event == 1, !reason_of(profile, sample).empty());
       EXPECT_TRUE(sample.event == 0 || !has_frame(profile, sample, "__schedule"));
@@ -106,6 +107,7 @@ class Waits : public testing::Test {
   }
 
   std::string folder_, output_;
+  std::size_t events_ = 2;  // of the recording
 };
 
 TEST_F(Waits, AddUpToTheWallClock) {
@@ -174,6 +176,29 @@ TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
     EXPECT_NEAR(waited(profile, thread.tid, "wait_begin"), 3e8, 1.5e8) << thread.name;
 }
 
+TEST_F(Waits, AStoppedThreadIsSaidToBe) {
+  const Profile profile =
+      record(WINDLASS_WAITS
+             " 1 60000 & child=$!; sleep 0.3; kill -STOP $child; $WINDLASS --off-cpu --duration 1 -p "
+             "$child; kill -KILL $child");
+  std::set<std::string> reasons;
+  for (const Sample& sample : profile.samples)
+    if (sample.event == 1) reasons.insert(reason_of(profile, sample));
+  EXPECT_EQ(reasons, std::set<std::string>{"stopped"}) << output_;
+}
+
+// A tracepoint that lies in the work of the program of waits itself does not mix the samples up.
+TEST_F(Waits, AreThemselvesBesideATracepointInTheirWork) {
+  events_ = 3;
+  const Profile profile =
+      record("$WINDLASS -e cpu -e off-cpu -e exceptions:page_fault_kernel -- " WINDLASS_WAITS " 60");
+  for (const Thread& thread : threads_in(output_)) {
+    SCOPED_TRACE(thread.name);
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120));
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60));
+  }
+}
+
 // However many there are: the time stays, stacks are walked up to a bound.
 TEST_F(Waits, ManySwitchesKeepTheirTime) {
   const Profile profile = record("$WINDLASS --off-cpu -- " WINDLASS_SWITCHES " 2");
@@ -189,7 +214,7 @@ TEST_F(Waits, ManySwitchesKeepTheirTime) {
   ASSERT_EQ(by_thread.size(), 2u) << output_;
   for (const auto& [tid, ns] : by_thread)
     EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns),
-                (emulated() ? 0.3 : 0.1) * static_cast<double>(profile.duration_ns))
+                (emulated() ? 0.6 : 0.1) * static_cast<double>(profile.duration_ns))
         << tid;
   fmt::print("{:.2f}% of {:.2f} s without a stack; {}", 100 * bounded / sum, sum / 1e9, output_);
 }

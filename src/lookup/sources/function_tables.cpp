@@ -26,12 +26,12 @@ class CopiedImage {
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
     if (wanted == winx64::kLongestInfo) {
       const ByteView header = copy(rva, winx64::kHeaderSize);
-      if (header.size() == 0) return {};
+      if (header.empty()) return {};
       used_ -= header.size();
       return copy(rva, winx64::info_size(header));
     }
     const ByteView all = copy(rva, wanted);
-    if (all.size() != 0) return all;
+    if (!all.empty()) return all;
     // Code may end with its page.
     return copy(rva, std::min<std::uint64_t>(wanted, kSmallestPage - (base_ + rva) % kSmallestPage));
   }

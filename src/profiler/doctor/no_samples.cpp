@@ -22,6 +22,8 @@ std::string explain_no_samples(const NoSamples& facts) {
     return none +
            ": no thread passes the filters, or none of them ran. Way out: fewer of --comm, --uid, --cgroup, "
            "--container and --exclude";
+  if (!facts.timed)
+    return none + ": none of these events happened in what was recorded. Way out: record longer, or another -e";
   // So many periods of CPU time without a single tick are no accident.
   constexpr double kManyPeriods = 20;
   if (facts.cpu_seconds && *facts.cpu_seconds * facts.frequency >= kManyPeriods)

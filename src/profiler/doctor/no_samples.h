@@ -11,6 +11,7 @@ struct NoSamples {
   double seconds = 0;       // of the recording
   unsigned frequency = 1;   // samples a second of CPU time
   bool filtered = false;    // by name, user or cgroup
+  bool timed = true;        // the CPU's clock is among the events
   std::uint64_t ticks = 0;  // times the kernel side was called, whatever was running
   std::uint64_t lost = 0;
   std::optional<double> cpu_seconds = {};  // what was recorded has used, where that is known

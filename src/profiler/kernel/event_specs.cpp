@@ -1,6 +1,7 @@
 #include "profiler/kernel/event_specs.h"
 
 #include <linux/perf_event.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -48,11 +49,20 @@ std::optional<std::uint64_t> number_in(std::string_view text, int base = 10) {
   return number;
 }
 
-// "FILE:FUNCTION[+OFFSET]": the file's name may have colons, the function's may too, but not ":" alone behind a "/".
+// The ":" behind the file's name in "FILE:FUNCTION". Both may have colons of their own, and a function of Go has
+// slashes.
+std::size_t end_of_file_name(std::string_view text) {
+  for (std::size_t mark = text.find(':'); mark != std::string_view::npos; mark = text.find(':', mark + 1))
+    if (mark != 0 && access(std::string(text.substr(0, mark)).c_str(), F_OK) == 0) return mark;
+  const std::size_t slash = text.rfind('/');
+  return text.find(':', slash == std::string_view::npos ? 0 : slash);
+}
+
+// "FILE:FUNCTION[+OFFSET]"
 std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool returns) {
   EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text), .returns = returns};
   text.remove_prefix(text.find(':') + 1);
-  const std::size_t mark = text.find(':', text.rfind('/') == std::string_view::npos ? 0 : text.rfind('/'));
+  const std::size_t mark = end_of_file_name(text);
   if (mark == std::string_view::npos || mark == 0 || mark + 1 == text.size())
     return std::unexpected(fmt::format("{} names no function. Way out: uprobe:FILE:FUNCTION", spec.name));
   spec.file = text.substr(0, mark);

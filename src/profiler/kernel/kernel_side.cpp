@@ -201,8 +201,9 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   PerfCounters counters_;
   std::vector<bpf_link*> tracepoint_links_;
-  std::vector<bpf_link*> event_links_;
-  std::uint64_t stopped_ = 0;  // CLOCK_MONOTONIC, ns; 0: it goes on
+  bpf_link* switch_link_ = nullptr;
+  std::vector<bpf_link*> event_links_;  // of tracepoints and probes
+  std::uint64_t stopped_ = 0;           // CLOCK_MONOTONIC, ns; 0: it goes on
 };
 
 KernelSideImpl::~KernelSideImpl() {
@@ -221,12 +222,18 @@ std::uint64_t KernelSideImpl::shortest_wait() const {
   return wait != nullptr ? wait->shortest_wait : 0;
 }
 
+// Probes and tracepoints take their time, so the clock and the waits come last.
 std::expected<void, SystemError> KernelSideImpl::start() {
-  for (std::size_t number = 0; number < options_.events.size(); ++number)
-    if (auto started = start_event(options_.events[number], number); !started) {
-      stop();
-      return started;
+  for (const bool last : {false, true}) {
+    for (std::size_t number = 0; number < options_.events.size(); ++number) {
+      const EventSpec& event = options_.events[number];
+      if (last != (event.kind == EventKind::kCpuClock || event.kind == EventKind::kWait)) continue;
+      if (auto started = start_event(event, number); !started) {
+        stop();
+        return started;
+      }
     }
+  }
   return {};
 }
 
@@ -247,15 +254,18 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
     case EventKind::kProbe: return keep(attach_probe(*programs.windlass_probe, event, number));
     case EventKind::kWait: break;
   }
-  if (auto attached = keep(bpf_program__attach(programs.windlass_switch)); !attached) return attached;
+  switch_link_ = bpf_program__attach(programs.windlass_switch);
+  if (switch_link_ == nullptr) return std::unexpected(refused(errno));
   return find_resting();
 }
 
 void KernelSideImpl::stop() {
   counters_.stop();
+  bpf_link__destroy(switch_link_);
+  switch_link_ = nullptr;
+  if (stopped_ == 0) stopped_ = monotonic_ns();
   for (bpf_link* link : event_links_) bpf_link__destroy(link);
   event_links_.clear();
-  if (stopped_ == 0) stopped_ = monotonic_ns();
 }
 
 // The threads that wait already. Their events come as those of others do.
@@ -288,7 +298,8 @@ void KernelSideImpl::size_maps() {
           : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
-  if (event_of(EventKind::kWait) != nullptr) bpf_map__set_max_entries(maps.waits, kMostThreads);
+  if (event_of(EventKind::kWait) != nullptr)
+    bpf_map__set_max_entries(maps.waits, options_.all_processes ? kMostThreads : kMostThreads / 4);
 
   auto& data = *skeleton_->rodata;
   data.wl_max_user_frames = std::clamp(options_.user_frames, 1U, WL_MAX_USER_FRAMES);
@@ -303,9 +314,12 @@ void KernelSideImpl::size_maps() {
   data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
   data.wl_wait_event = number_of(event_of(EventKind::kWait));
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
-  // Probes run where the process runs, and the processor's counters interrupt everything (NMI).
-  const bool interrupts = std::ranges::any_of(options_.events, [](const EventSpec& event) {
-    return event.kind == EventKind::kProbe || (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
+  // Probes run where the process runs, the processor's counters interrupt everything (NMI), and a tracepoint may lie in
+  // what the program of waits does.
+  const bool waits = event_of(EventKind::kWait) != nullptr;
+  const bool interrupts = std::ranges::any_of(options_.events, [waits](const EventSpec& event) {
+    return event.kind == EventKind::kProbe || (event.kind == EventKind::kTracepoint && waits) ||
+           (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
   data.wl_shortest_wait = shortest_wait();
@@ -443,7 +457,8 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
   if (clear) return;
   const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
   for_each_wait([&](const wl_wait& wait) {
-    if (wait.since < now && now - wait.since >= shortest_wait()) handler(wait.key, {1, now - wait.since});
+    if (wait.since < now && now - wait.since >= shortest_wait())
+      handler(wait.key, {.count = 1, .value = now - wait.since, .told = 0});
   });
 }
 

@@ -183,13 +183,14 @@ std::optional<std::uint32_t> Aggregator::number_of(const wl_stack_key& key) cons
 
 std::vector<wl_count> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
   std::vector<wl_count> total(samples_.size());
-  for (std::size_t i = 0; i < samples_.size(); ++i) total[i] = {samples_[i].count, i < values_.size() ? values_[i] : 0};
+  for (std::size_t i = 0; i < samples_.size(); ++i)
+    total[i] = {samples_[i].count, i < values_.size() ? values_[i] : 0, 0};
   counts([&](const wl_stack_key& key, const wl_count& more) {
     if (const auto known = number_of(key)) {
       wl_count& sum = total[counted_[*known].sample];
       sum.count += more.count;
       sum.value += more.value;
-    } else {
+    } else if (more.told != 0) {  // else the event is counted as lost already
       unknown += more.count;
     }
   });

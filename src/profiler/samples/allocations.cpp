@@ -57,10 +57,10 @@ std::expected<int, SystemError> make_library() {
 
 // The processes write at the same time.
 std::uint64_t read_now(const std::atomic<std::uint64_t>& value) { return value.load(std::memory_order_relaxed); }
-wl_count read_now(const alloc::Sums& sums) { return {read_now(sums.count), read_now(sums.bytes)}; }
+wl_count read_now(const alloc::Sums& sums) { return {read_now(sums.count), read_now(sums.bytes), 0}; }
 
 wl_count minus(const wl_count& a, const wl_count& b) {
-  return {a.count - std::min(a.count, b.count), a.value - std::min(a.value, b.value)};
+  return {a.count - std::min(a.count, b.count), a.value - std::min(a.value, b.value), 0};
 }
 
 }  // namespace
@@ -119,8 +119,8 @@ void Allocations::poll(const RecordingEvents& events, const Handler& handler) {
     alloc::Record record;  // NOLINT(cppcoreguidelines-pro-type-member-init): all of it is copied
     std::memcpy(static_cast<void*>(&record), static_cast<const void*>(at), sizeof record);
     const auto* const frames = reinterpret_cast<const std::byte*>(at + 1);
-    const std::size_t room = static_cast<std::size_t>(base_ + alloc::kRegionSize - frames) / sizeof(std::uint64_t);
-    const std::size_t depth = std::min<std::size_t>({record.depth, alloc::kMaxFrames, room});
+    const auto room = static_cast<std::size_t>(base_ + alloc::kRegionSize - frames) / sizeof(std::uint64_t);
+    const auto depth = std::min<std::size_t>({record.depth, alloc::kMaxFrames, room});
     const std::size_t size = sizeof(wl_stack_event) + depth * sizeof(std::uint64_t);
     bytes.assign((size + 7) / 8, 0);
     auto& event = *reinterpret_cast<wl_stack_event*>(bytes.data());

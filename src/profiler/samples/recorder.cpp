@@ -271,6 +271,7 @@ void Recorder::earn_time() {
   if (now_ < last_earned_ + kEarnInterval) return;
   last_earned_ = now_;
   const KernelSideStats stats = source_.samples->stats();
+  lost_ = stats.lost + stats.lost_waits;
   const std::uint64_t samples = stats.samples - std::min(stats.other_processes, stats.samples);
   if (samples > earned_samples_) budget_.earn(samples - earned_samples_);
   earned_samples_ = std::max(samples, earned_samples_);
@@ -306,7 +307,9 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
 }
 
 void Recorder::bound_memory(std::uint64_t now) {
-  if (aggregator_.counted_stacks() > kMaxCountedStacks) {
+  // Of lost events the kernel side may keep counts that nobody here knows.
+  if (aggregator_.counted_stacks() > kMaxCountedStacks || lost_ > lost_when_settled_ + kMaxCountedStacks / 4) {
+    lost_when_settled_ = lost_;
     intake_->with_waiting([this] {
       aggregator_.settle([this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
                          [this](const auto& sink) { source_.samples->for_each_waiting(sink); });
@@ -421,6 +424,7 @@ NoSamples Recorder::no_samples() const {
   return {.seconds = seconds_,
           .frequency = std::max(options_.frequency, 1u),
           .filtered = !options_.filters.empty(),
+          .timed = std::ranges::find(options_.events, EventKind::kCpuClock, &EventSpec::kind) != options_.events.end(),
           .ticks = stats.samples,
           .lost = stats.lost + unknown_counts_,
           .cpu_seconds = cpu_used_,
@@ -438,13 +442,14 @@ profile::Profile Recorder::profile() {
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
         labels_.sets());
   });
+  const KernelSideStats stats = source_.samples->stats();
   profile.events = events_.list;
   // Of events that are sampled once in so many, people want to know how many there were.
   for (profile::Sample& sample : profile.samples)
     if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
-  profile.lost = source_.samples->stats().lost + unknown;
+  profile.lost = stats.lost + stats.lost_waits + unknown;
   std::string what = "the whole machine";
   if (command_) {
     what.clear();

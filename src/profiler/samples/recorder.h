@@ -163,8 +163,9 @@ class Recorder {
   Clock::time_point start_;
   double seconds_ = 0;  // once stopped
   std::optional<double> cpu_before_;
-  std::optional<double> cpu_used_;    // once stopped
-  bool ended_before_ = false;         // the targets, before sampling began
+  std::optional<double> cpu_used_;  // once stopped
+  bool ended_before_ = false;       // the targets, before sampling began
+  std::uint64_t lost_ = 0, lost_when_settled_ = 0;
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t last_evict_ = 0, last_liveness_ = 0, last_earned_ = 0;
 };

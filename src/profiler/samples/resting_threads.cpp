@@ -51,22 +51,21 @@ bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_raw_event&>(head);
   const std::size_t used = sizeof event + std::size_t{event.kernel_frames} * 8;
   if (event.hash == 0 || event.stack_size != 0 || event.code_size != 0 || used > size) return false;
-  Event kept;
-  kept.words.resize((used + kStackBytes + kSecondBytes) / 8);
-  auto* bytes = reinterpret_cast<std::byte*>(kept.words.data());
+  room_.resize((used + kStackBytes + kSecondBytes) / 8 + 1);
+  auto* bytes = reinterpret_cast<std::byte*>(room_.data());
   std::memcpy(bytes, &head, used);
   auto& copy = *reinterpret_cast<wl_raw_event*>(bytes);
   copy.stack_size = static_cast<std::uint32_t>(read_stack(head.tgid, event.stack_address, {bytes + used, kStackBytes}));
   copy.stack_pages = pages_of(event.stack_address, copy.stack_size);
-  kept.size = used + copy.stack_size;
+  std::size_t end = used + copy.stack_size;
   if (const std::uint64_t second = find_second(head.tgid, copy)) {
     copy.second_address = second;
-    copy.second_size = static_cast<std::uint32_t>(read_stack(head.tgid, second, {bytes + kept.size, kSecondBytes}));
+    copy.second_size = static_cast<std::uint32_t>(read_stack(head.tgid, second, {bytes + end, kSecondBytes}));
     copy.second_pages = pages_of(second, copy.second_size);
-    kept.size += copy.second_size;
+    end += copy.second_size;
   }
-  kept.words.resize((kept.size + 7) / 8);
-  events_.push_back(std::move(kept));
+  events_.push_back(
+      {std::vector<std::uint64_t>(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>((end + 7) / 8)), end});
   return true;
 }
 

@@ -15,9 +15,9 @@ namespace windlass::profiler {
 // One thread only.
 class RestingThreads {
  public:
-  // Bytes that are read of the stack, and of a second one: that of a Windows program under Wine, below whose system
-  // call the thread waits.
-  static constexpr std::size_t kStackBytes = WL_MAX_RAW_STACK, kSecondBytes = WL_MAX_RAW_PIECE;
+  // Bytes that are read of the stack (WL_MAX_RAW_STACK), and of a second one: that of a Windows program under Wine,
+  // below whose system call the thread waits.
+  static constexpr std::size_t kStackBytes = std::size_t{128} << 10, kSecondBytes = std::size_t{64} << 10;
 
   // Reads the stack of the thread that the event is about; false for other events.
   bool take(const wl_event_head& head, std::size_t size);
@@ -33,6 +33,7 @@ class RestingThreads {
     std::size_t size = 0;
   };
   std::vector<Event> events_;
+  std::vector<std::uint64_t> room_;  // for the event at hand
 };
 
 }  // namespace windlass::profiler

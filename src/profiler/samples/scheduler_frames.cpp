@@ -35,7 +35,8 @@ void leave_out_scheduler(profile::Profile& profile) {
     const auto end = stack.begin() + std::min<std::ptrdiff_t>(kMostFrames, std::ssize(stack));
     auto from = std::find_if(stack.begin(), end, [&](std::uint32_t at) { return parts[at] == Part::kSwitch; });
     if (from == end) continue;
-    if (++from != stack.end() && parts[*from] == Part::kSchedule) ++from;
+    ++from;
+    if (from != stack.end() && parts[*from] == Part::kSchedule) ++from;
     stack.erase(stack.begin(), from);
   }
 }

@@ -174,6 +174,7 @@ std::string wait_reason(std::uint16_t reason) {
     case WL_WAIT_FAULT: return "page fault";
     case WL_WAIT_IO: return "I/O";
     case WL_WAIT_OTHER: return "system call";
+    case WL_WAIT_STOPPED: return "stopped";
     default: break;
   }
   const int call = reason - WL_WAIT_SYSCALL;

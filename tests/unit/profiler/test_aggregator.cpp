@@ -92,8 +92,8 @@ TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
   const wl_stack_key key{123, 7, 8};
   aggregator.add_counted(key, stack(one), &maps, 1);
   const Aggregator::Counts counts = [](const auto& sink) {
-    sink(wl_stack_key{123, 7, 8}, {41, 0});
-    sink(wl_stack_key{999, 7, 8}, {5, 0});
+    sink(wl_stack_key{123, 7, 8}, {41, 0, 1});
+    sink(wl_stack_key{999, 7, 8}, {5, 0, 1});
   };
   EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(0).count, 42u);
   EXPECT_EQ(unknown, 5u);
@@ -113,7 +113,7 @@ TEST_F(AggregatorTest, WaitsHaveTheTimeThatIsCounted) {
   const wl_stack_key key{123, 7, 8};
   aggregator.add(stack(one), &maps, 1);
   aggregator.add_counted(key, wait, &maps, 0);
-  const Aggregator::Counts counts = [&](const auto& sink) { sink(key, {2, 5000}); };
+  const Aggregator::Counts counts = [&](const auto& sink) { sink(key, {2, 5000, 1}); };
   const auto check = [&](const profile::Profile& profile) {
     ASSERT_EQ(profile.samples.size(), 2u);
     EXPECT_EQ(profile.samples[0].event, 0u);

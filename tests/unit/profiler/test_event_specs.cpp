@@ -37,6 +37,7 @@ TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
   EXPECT_EQ(returns->file, "lib.so");
   EXPECT_EQ(returns->function, "ns::name");
   EXPECT_TRUE(returns->returns);
+  EXPECT_EQ(parse_event("uprobe:/proc/self/exe:net/http.(*Server).Serve")->function, "net/http.(*Server).Serve");
   EXPECT_EQ(parse_event("uprobe:lib.so:operator+")->function, "operator+") << "no offset behind";
 }
 
