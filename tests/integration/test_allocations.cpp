@@ -16,6 +16,7 @@
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
 #include "support/privilege.h"
+#include "support/profile_frames.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -45,14 +46,6 @@ std::map<std::string, std::vector<Blocks>> known_in(const std::string& output) {
       known[function].push_back(blocks);
   }
   return known;
-}
-
-bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
-  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
-    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
-      return profile.functions[line.function].name == function;
-    });
-  });
 }
 
 std::uint32_t event_named(const Profile& profile, std::string_view name) {

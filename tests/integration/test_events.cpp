@@ -13,6 +13,7 @@
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
 #include "support/privilege.h"
+#include "support/profile_frames.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -23,14 +24,6 @@ using profile::Sample;
 
 constexpr unsigned kPages = 1500, kCalls = 4000, kForks = 7;
 const std::string kProgram = fmt::format(" -- {} {} {} {}", WINDLASS_EVENTS, kPages, kCalls, kForks);
-
-bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
-  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
-    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
-      return profile.functions[line.function].name == function;
-    });
-  });
-}
 
 class Events : public testing::Test {
  protected:

@@ -17,6 +17,7 @@
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
 #include "support/privilege.h"
+#include "support/profile_frames.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -42,14 +43,6 @@ std::vector<Thread> threads_in(const std::string& output) {
       threads.push_back(thread);
   }
   return threads;
-}
-
-bool has_frame(const Profile& profile, const Sample& sample, std::string_view function) {
-  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
-    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
-      return profile.functions[line.function].name == function;
-    });
-  });
 }
 
 std::string reason_of(const Profile& profile, const Sample& sample) {

@@ -117,13 +117,7 @@ class WineWalk : public ::testing::Test {
   static void SetUpTestSuite() {
     if (test::find_wine().empty() || ::access(kProgram, R_OK) != 0) return;
     program_ = new WineProgram(WINDLASS_WINE_PREFIX, {kProgram});
-    for (std::size_t i = 0; i < kLines; ++i) {
-      std::istringstream line(program_->line(i == 0 ? 120 : 20));  // a new prefix takes a while
-      std::string name, pc;
-      line >> name;
-      while (line >> pc) published_[name].push_back(std::stoull(pc, nullptr, 16));
-    }
-    ::usleep(100'000);  // from the line to the wait
+    published_ = test::read_stacks(*program_, kLines);
   }
   static void TearDownTestSuite() {
     delete program_;

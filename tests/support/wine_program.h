@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -91,5 +94,19 @@ class WineProgram {
   bool ended_ = false;
   std::string text_;
 };
+
+// The stacks that a program of tests/workloads prints before its threads wait: a line each, a name and code addresses.
+// By name; fewer than `lines` if it did not start its threads.
+inline std::map<std::string, std::vector<std::uint64_t>> read_stacks(WineProgram& program, std::size_t lines) {
+  std::map<std::string, std::vector<std::uint64_t>> stacks;
+  for (std::size_t i = 0; i < lines; ++i) {
+    std::istringstream line(program.line(i == 0 ? 120 : 20));  // a new prefix takes a while
+    std::string name, pc;
+    line >> name;
+    while (line >> pc) stacks[name].push_back(std::stoull(pc, nullptr, 16));
+  }
+  ::usleep(100'000);  // from the line to the wait
+  return stacks;
+}
 
 }  // namespace windlass::test

@@ -1,0 +1,21 @@
+// Questions to a profile that tests of recordings ask.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::test {
+
+// Is a frame of the sample, inlined ones included, in the function of this name?
+inline bool has_frame(const profile::Profile& profile, const profile::Sample& sample, std::string_view function) {
+  return std::ranges::any_of(sample.locations, [&](std::uint32_t at) {
+    return std::ranges::any_of(profile.locations[at].lines, [&](const profile::Line& line) {
+      return profile.functions[line.function].name == function;
+    });
+  });
+}
+
+}  // namespace windlass::test
