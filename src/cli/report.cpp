@@ -11,12 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cli/annotate.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/profile_input.h"
 #include "cli/profile_selection.h"
+#include "cli/say.h"
 #include "os/readers.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
@@ -34,6 +36,7 @@ struct ReportArguments {
   PdbSearch pdb;
   ProfileSelection selection;
   std::string label;
+  AnnotateArguments annotate;
   bool html = false, folded = false, speedscope = false, json = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
@@ -56,6 +59,9 @@ bool wants_colour() {
 
 Expected<void> write(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
                      TextWriter& out) {
+  if (options.annotate.wanted())
+    return write_annotated(profile, value, options.annotate, options.pdb,
+                           {.json = options.json, .width = output_width(), .colour = wants_colour()}, out);
   const bool chosen = !options.selection.value.empty();
   if (options.html) return exporter::write_html(profile, out, {.first = value});
   if (options.folded) return exporter::write_folded(profile, out, value);
@@ -81,7 +87,11 @@ void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
   if (pdb.wanted()) say_notes(named.notes);
 }
 
-int run_report(const ReportArguments& options) {
+int run_report(ReportArguments& options) {
+  if (options.annotate.wanted() && (options.html || options.folded || options.speedscope || !options.label.empty())) {
+    say("windlass: --annotate writes text, or lines of JSON with --json. Way out: leave out the other form\n");
+    return kUsage;
+  }
   int status = kDone;
   auto profile = read_profile(options.file, "report", status);
   if (!profile) return status;
@@ -89,10 +99,10 @@ int run_report(const ReportArguments& options) {
   if (!options.label.empty() && !has_label(*profile, subject, options.label)) return kUsage;
   const auto value = select_from(*profile, subject, options.selection);
   if (!value) return kUsage;
-  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) {
-    os::use_readers(os::Readers::start());  // the profile says which files to open
-    name_windows(options.pdb, *profile);
-  }
+  if (options.annotate.wanted() && !find_function(*profile, subject, *value, options.annotate.function)) return kUsage;
+  const bool wants_windows = options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr;
+  if (wants_windows || options.annotate.wanted()) os::use_readers(os::Readers::start());  // for files the profile names
+  if (wants_windows) name_windows(options.pdb, *profile);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, *value, out);
@@ -120,6 +130,7 @@ void register_report(CLI::App& app, int& status) {
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");
   forms->require_option(0, 1);
+  add_annotate_options(*command, options->annotate);
   add_selection_options(*command, options->selection);
   add_pdb_options(*command, options->pdb);
   command->add_option("--functions", options->functions, "rows of the function table")
