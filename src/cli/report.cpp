@@ -18,11 +18,14 @@
 #include "cli/profile_input.h"
 #include "cli/profile_selection.h"
 #include "os/readers.h"
+#include "profiler/export/chrome.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
+#include "profiler/export/thread_lines.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -34,7 +37,7 @@ struct ReportArguments {
   PdbSearch pdb;
   ProfileSelection selection;
   std::string label;
-  bool html = false, folded = false, speedscope = false, json = false;
+  bool html = false, folded = false, speedscope = false, json = false, firefox = false, chrome = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
 };
@@ -54,6 +57,15 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+Expected<void> write_lines(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
+                           TextWriter& out) {
+  const exporter::ThreadLines lines = exporter::thread_lines(profile, value);
+  if (const std::string note = note_of(lines); !note.empty())
+    say("windlass: {}: {}\n", shown_profile(options.file), note);
+  return options.firefox ? exporter::write_firefox(profile, lines, value, out)
+                         : exporter::write_chrome(profile, lines, out);
+}
+
 Expected<void> write(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
                      TextWriter& out) {
   const bool chosen = !options.selection.value.empty();
@@ -61,6 +73,7 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
   if (options.folded) return exporter::write_folded(profile, out, value);
   if (options.speedscope)  // which shows time where it may choose
     return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
+  if (options.firefox || options.chrome) return write_lines(options, profile, value, out);
   if (options.json) return exporter::write_json(profile, out, value);
   return exporter::write_report(profile, out,
                                 {.value = value,
@@ -116,6 +129,8 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
+  forms->add_flag("--firefox", options->firefox, "what threads did when, for profiler.firefox.com");
+  forms->add_flag("--chrome", options->chrome, "what threads did when, for ui.perfetto.dev and chrome://tracing");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");
