@@ -101,9 +101,9 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
                        "7zXZ") ||
       text.starts_with("\x28\xb5\x2f\xfd") || text.starts_with("\x04\x22\x4d\x18"))
     return FileKind::kCompressed;
-  if (text.starts_with("{\"meta\":{") && text.find("\"preprocessedProfileVersion\":") != std::string_view::npos)
+  if (text.starts_with("{\"meta\"") && text.find("\"preprocessedProfileVersion\"") != std::string_view::npos)
     return FileKind::kFirefox;
-  if (text.starts_with('{') && text.find("\"traceEvents\":") != std::string_view::npos) return FileKind::kTrace;
+  if (text.starts_with('{') && text.find("\"traceEvents\"") != std::string_view::npos) return FileKind::kTrace;
   if (!is_text(text)) return FileKind::kUnknown;
   if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileKind::kSpeedscope;
   return is_folded(text) ? FileKind::kFolded : FileKind::kText;
