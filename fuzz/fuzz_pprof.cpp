@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)exporter::keep_times(second, {.begin = kMiddle});
   for (std::uint32_t event = 0; event < profile->events.size(); ++event) {
     if (profile->events[event].period == 0) continue;
-    const auto sum = [&](const profile::Profile& part) { return totals_of(part, {event, true}).samples; };
+    const auto sum = [&](const profile::Profile& part) { return exporter::totals_of(part, {event, true}).samples; };
     FUZZ_CHECK(sum(first) + sum(second) <= sum(*profile));
   }
 
