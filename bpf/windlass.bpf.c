@@ -107,7 +107,10 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   s->key = key;
   struct wl_count* known = bpf_map_lookup_elem(&counts, &key);
   if (known && known->told) {
-    if (s->repeats) __sync_fetch_and_add(&known->count, 1);
+    if (s->repeats) {
+      __sync_fetch_and_add(&known->count, 1);
+      wl_tell_time(st, &key, s->event.head.event, bpf_ktime_get_ns(), 0);
+    }
     st->counted++;
     return 0;
   }

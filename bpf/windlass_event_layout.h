@@ -29,6 +29,8 @@ enum wl_event_type {
   WL_EVENT_FORK = 4,  /* A wl_process_event. */
   WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
   WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+  WL_EVENT_TIME =
+      7, /* A wl_time_event, with wl_timeline: of a sample that is only counted, or a wait that has ended. */
 };
 
 /* What a thread waits for (wl_event_head.reason); 0: the sample is no wait. */
@@ -147,6 +149,12 @@ struct wl_raw_event {
   __u64 interpreted_frames;
   /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
    * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */
+};
+
+struct wl_time_event {
+  struct wl_event_head head; /* Without comm. The time is the sample's, or that of the wait's begin. */
+  __u64 hash;                /* With the head's tgid and tid: the stack's key. */
+  __u64 lasted;              /* Of a wait: ns. */
 };
 
 struct wl_process_event {

@@ -11,12 +11,14 @@
 #define WINDLASS_WAIT_BPF_H
 
 WL_INLINE void wl_book_wait(struct wl_cpu_stats* st, struct wl_wait* wait, __u64 waited) {
+  __u64 since = wait->since;
   wait->since = 0;
   if (waited < wl_shortest_wait) {
     st->short_waits++;
     return;
   }
   st->waits++;
+  wl_tell_time(st, &wait->key, wl_wait_event, since, waited);
   struct wl_count* count = bpf_map_lookup_elem(&counts, &wait->key);
   if (count) {
     __sync_fetch_and_add(&count->count, 1);

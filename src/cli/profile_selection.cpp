@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/durations.h"
 #include "cli/say.h"
 #include "profiler/export/labels.h"
+#include "profiler/export/times.h"
 #include "profiler/export/values.h"
 
 namespace windlass::cli {
@@ -59,6 +61,23 @@ bool has_value(const profile::Profile& profile, std::string_view subject, const 
   return false;
 }
 
+// Narrows the profile to the time that was chosen, if any was. False: says why it cannot.
+bool keep_chosen_times(profile::Profile& profile, std::string_view subject, const ProfileSelection& selection) {
+  if (!selection.from && !selection.to) return true;
+  if (!has_times(profile)) {
+    say("windlass: {}: its samples have no times. Way out: record with --timeline\n", subject);
+    return false;
+  }
+  const exporter::TimeRange whole;
+  const exporter::TimeRange range{selection.from.value_or(whole.begin), selection.to.value_or(whole.end)};
+  if (range.begin >= range.end) {
+    say("windlass: {}: --from is not before --to. Way out: exchange them\n", subject);
+    return false;
+  }
+  profile.comments.push_back(text_of(range, exporter::keep_times(profile, range)));
+  return true;
+}
+
 }  // namespace
 
 void add_selection_options(CLI::App& command, ProfileSelection& to) {
@@ -72,6 +91,8 @@ void add_selection_options(CLI::App& command, ProfileSelection& to) {
       });
   command.add_option("--by", to.by, "stacks begin with the value of this label; KEY may also be pid or tid")
       ->type_name("KEY");
+  add_time(command, "--from", to.from, "samples from this time on, since the start: 2, 2s, 500ms");
+  add_time(command, "--to", to.to, "samples before this time, since the start");
 }
 
 bool has_label(const profile::Profile& profile, std::string_view subject, const std::string& key) {
@@ -89,6 +110,7 @@ std::optional<profile::ValueType> select_from(profile::Profile& profile, std::st
   for (const auto& filter : filters)
     if (!has_label(profile, subject, filter.key) || !has_value(profile, subject, filter)) return std::nullopt;
   if (!selection.by.empty() && !has_label(profile, subject, selection.by)) return std::nullopt;
+  if (!keep_chosen_times(profile, subject, selection)) return std::nullopt;
   exporter::keep_samples(profile, filters);
   for (const std::string& only : selection.only) profile.comments.push_back("only " + only);
   if (!selection.by.empty()) {

@@ -1,6 +1,7 @@
 // What of a profile a command shows: --value, --only and --by of report and view.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ struct ProfileSelection {
   std::string value;              // empty: shown_by_default()
   std::vector<std::string> only;  // KEY=VALUE
   std::string by;                 // empty: by the thread's name
+  // In ns since the recording's start.
+  std::optional<std::uint64_t> from, to;
 };
 
 void add_selection_options(CLI::App& command, ProfileSelection& to);

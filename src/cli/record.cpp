@@ -41,6 +41,9 @@ namespace {
 // Bytes between samples of allocations, as tcmalloc has it.
 constexpr std::uint64_t kAllocPeriod = std::uint64_t{512} << 10;
 
+// Of the times of samples: some millions.
+constexpr std::uint64_t kTimelineBytes = std::uint64_t{32} << 20;
+
 struct RecordArguments {
   profiler::RecorderOptions recorder;
   std::vector<std::string> events;       // empty: "cpu"
@@ -269,6 +272,9 @@ void register_record(CLI::App& app, int& status) {
   auto* alloc = add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
                                    "also where the command allocates memory, and what it has not freed; a sample in "
                                    "so many bytes (512K), or 1: each allocation");
+  add_optional_bytes(*command, "--timeline", arguments->recorder.timeline, kTimelineBytes,
+                     "also when each sample was taken, in so much memory (32M), about 7 bytes each; the oldest times "
+                     "are given up when it is full");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

@@ -20,11 +20,14 @@
 #include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "os/readers.h"
+#include "profiler/export/chrome.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
+#include "profiler/export/thread_lines.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -37,7 +40,7 @@ struct ReportArguments {
   ProfileSelection selection;
   std::string label;
   AnnotateArguments annotate;
-  bool html = false, folded = false, speedscope = false, json = false;
+  bool html = false, folded = false, speedscope = false, json = false, firefox = false, chrome = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
 };
@@ -57,6 +60,15 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+Expected<void> write_lines(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
+                           TextWriter& out) {
+  const exporter::ThreadLines lines = exporter::thread_lines(profile, value);
+  if (const std::string note = note_of(lines); !note.empty())
+    say("windlass: {}: {}\n", shown_profile(options.file), note);
+  return options.firefox ? exporter::write_firefox(profile, lines, value, out)
+                         : exporter::write_chrome(profile, lines, out);
+}
+
 Expected<void> write(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
                      TextWriter& out) {
   if (options.annotate.wanted())
@@ -67,6 +79,7 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
   if (options.folded) return exporter::write_folded(profile, out, value);
   if (options.speedscope)  // which shows time where it may choose
     return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
+  if (options.firefox || options.chrome) return write_lines(options, profile, value, out);
   if (options.json) return exporter::write_json(profile, out, value);
   return exporter::write_report(profile, out,
                                 {.value = value,
@@ -88,7 +101,8 @@ void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
 }
 
 int run_report(ReportArguments& options) {
-  if (options.annotate.wanted() && (options.html || options.folded || options.speedscope || !options.label.empty())) {
+  if (options.annotate.wanted() && (options.html || options.folded || options.speedscope || options.firefox || options.chrome ||
+       !options.label.empty())) {
     say("windlass: --annotate writes text, or lines of JSON with --json. Way out: leave out the other form\n");
     return kUsage;
   }
@@ -126,6 +140,8 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
+  forms->add_flag("--firefox", options->firefox, "what threads did when, for profiler.firefox.com");
+  forms->add_flag("--chrome", options->chrome, "what threads did when, for ui.perfetto.dev and chrome://tracing");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");

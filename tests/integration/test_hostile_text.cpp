@@ -151,7 +151,8 @@ TEST_F(HostileText, RecordAndItsProfile) {
   expect_escaped("report " + shell_word(profile));
   expect_harmless("report --folded " + shell_word(profile));
   expect_json_lines("report --json " + shell_word(profile));
-  expect_harmless("report --speedscope " + shell_word(profile));
+  for (const char* form : {"--speedscope ", "--firefox ", "--chrome "})
+    expect_harmless("report " + std::string(form) + shell_word(profile));
   // Labels and values that the file has, and those that it does not.
   expect_escaped("report --label comm " + shell_word(profile));
   expect_escaped("report --label pid " + shell_word(profile));

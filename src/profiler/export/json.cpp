@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "base/json_writer.h"
 #include "profiler/export/call_tree.h"
@@ -55,6 +56,7 @@ class ProfileWriter {
       json_.member("unit", event.unit);
       json_.member("counted", event.counted);
       json_.member("period", event.period);
+      if (event.per_time != 0) json_.member("per_time", event.per_time);
       json_.end_object();
     }
     json_.end_array();
@@ -128,6 +130,17 @@ class ProfileWriter {
     }
     json_.end_object();
   }
+  void write_times(std::span<const profile::SampleTime> times) {
+    json_.key("times");
+    json_.begin_array();
+    for (const profile::SampleTime& time : times) {
+      json_.begin_object();
+      json_.member("begin", time.begin);
+      json_.member("lasted", time.lasted);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
   void write_sample(const profile::Sample& sample) {
     const bool truncated = profile::is_truncated(sample.end);
     begin("sample");
@@ -144,6 +157,7 @@ class ProfileWriter {
     json_.begin_array();
     for (const auto location : sample.locations) json_.value(location);
     json_.end_array();
+    if (sample.times != 0) write_times(times_of(profile_, sample));
     end();
   }
 

@@ -173,7 +173,7 @@ class KernelSideImpl final : public KernelSide {
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
-  void for_each_waiting(const KeyHandler& handler) override;
+  void for_each_waiting(const WaitingHandler& handler) override;
   KernelSideStats stats() const override;
   table::Arena& arena() override { return *arena_; }
 
@@ -322,6 +322,7 @@ void KernelSideImpl::size_maps() {
            (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
+  data.wl_timeline = options_.timeline ? 1 : 0;
   data.wl_shortest_wait = shortest_wait();
   std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
@@ -455,15 +456,17 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
       if (values[i].count != 0) handler(keys[i], values[i]);
   }
   if (clear) return;
-  const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
-  for_each_wait([&](const wl_wait& wait) {
-    if (wait.since < now && now - wait.since >= shortest_wait())
-      handler(wait.key, {.count = 1, .value = now - wait.since, .told = 0});
+  for_each_waiting([&](const SampleSource::Waiting& wait) {
+    if (wait.lasted != 0) handler(wait.key, {.count = 1, .value = wait.lasted, .told = 0});
   });
 }
 
-void KernelSideImpl::for_each_waiting(const KeyHandler& handler) {
-  for_each_wait([&](const wl_wait& wait) { handler(wait.key); });
+void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {
+  const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
+  for_each_wait([&](const wl_wait& wait) {
+    const std::uint64_t lasted = wait.since < now ? now - wait.since : 0;
+    handler({wait.key, wait.since, lasted >= shortest_wait() ? lasted : 0});
+  });
 }
 
 // Those that go on.
@@ -504,6 +507,7 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.waits += one.waits;
     sum.short_waits += one.short_waits;
     sum.lost_waits += one.lost_waits;
+    sum.lost_times += one.lost_times;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   const auto& programs = skeleton_->progs;

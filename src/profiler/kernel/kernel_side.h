@@ -40,6 +40,7 @@ struct KernelSideOptions {
   std::vector<std::uint32_t> targets;          // process ids (tgid)
   std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
   wl_filters filters{};                        // which threads of these are sampled
+  bool timeline = false;                       // the times of samples are told
   std::uint32_t ring_bytes = 0;                // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
@@ -76,6 +77,7 @@ struct KernelSideStats {
   std::uint64_t waits = 0;                // that ended, and were long enough
   std::uint64_t short_waits = 0;          // shorter than EventSpec::shortest_wait
   std::uint64_t lost_waits = 0;           // the maps were full
+  std::uint64_t lost_times = 0;           // the ring was full; the samples are counted
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   std::uint64_t run_time_ns = 0;

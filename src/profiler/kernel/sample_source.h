@@ -51,9 +51,14 @@ class SampleSource {
   // not with `clear`.
   using CountHandler = std::function<void(const wl_stack_key& key, const wl_count& count)>;
   virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
-  // The stacks of the waits that go on, for sources that know waits.
-  using KeyHandler = std::function<void(const wl_stack_key& key)>;
-  virtual void for_each_waiting(const KeyHandler& /*handler*/) {}
+  // The waits that go on, for sources that know waits.
+  struct Waiting {
+    wl_stack_key key{};
+    std::uint64_t since = 0;   // CLOCK_MONOTONIC, ns
+    std::uint64_t lasted = 0;  // up to now, in ns; 0: it is too short to be counted
+  };
+  using WaitingHandler = std::function<void(const Waiting& wait)>;
+  virtual void for_each_waiting(const WaitingHandler& /*handler*/) {}
 
   [[nodiscard]] virtual KernelSideStats stats() const = 0;
 };

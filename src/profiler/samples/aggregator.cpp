@@ -236,7 +236,8 @@ void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill
 }
 
 profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                   const CodeNames& names, std::span<const ProcessLabelSets::Set> labels) const {
+                                   const CodeNames& names, std::span<const ProcessLabelSets::Set> labels,
+                                   std::vector<std::uint32_t>* numbers) const {
   profile::Profile profile;
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
@@ -275,6 +276,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     const SampleKey& key = samples_[i].key;
     const Origin& origin = origins_[key.origin];
     profile::Sample& sample = profile.samples.emplace_back();
+    if (numbers != nullptr) numbers->push_back(static_cast<std::uint32_t>(i));
     for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
       sample.locations.push_back(stacks_.frame(at));
     sample.count = total[i].count;

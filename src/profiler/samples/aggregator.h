@@ -69,6 +69,11 @@ class Aggregator {
   // called behind `counts`.
   void settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept = {});
   [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
+  // The number of the sample that the key means now.
+  [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const {
+    const auto known = number_of(key);
+    return known ? std::optional(counted_[*known].sample) : std::nullopt;
+  }
   // Is a frame in that module of ModuleRegistry's?
   [[nodiscard]] bool has_module(std::uint32_t number) const {
     return use_numbers_.contains(use_key(ModuleUse::Kind::kRegistry, number));
@@ -76,11 +81,11 @@ class Aggregator {
 
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
   // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names,
-  // and `labels` are what StackRecord::labels counts.
+  // and `labels` are what StackRecord::labels counts. `numbers` gets the number of each of the Profile's samples.
   using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
   [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                       const CodeNames& names = {},
-                                       std::span<const ProcessLabelSets::Set> labels = {}) const;
+                                       const CodeNames& names = {}, std::span<const ProcessLabelSets::Set> labels = {},
+                                       std::vector<std::uint32_t>* numbers = nullptr) const;
 
   struct Truncation {
     std::uint8_t end;

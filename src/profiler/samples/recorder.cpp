@@ -106,6 +106,7 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   KernelSideOptions kernel_options;
   kernel_options.frequency = options_.frequency;
   kernel_options.events = options_.events;
+  kernel_options.timeline = options_.timeline.has_value();
   if (!options_.filters.empty()) {
     const FilterPlaces places{find_cgroup_mount(os::read_proc_file("/proc/self/mountinfo")), container_places()};
     const auto refused = [](const std::string& text) {
@@ -159,6 +160,9 @@ void Recorder::make_parts() {
     return set;
   });
   intake_->set_labels(labels_);
+  if (!options_.timeline) return;
+  times_.emplace(*options_.timeline);
+  intake_->set_times(*times_);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -209,6 +213,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
   start_unix_ns_ = unix_time_ns();
+  start_monotonic_ns_ = monotonic_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
   start_ = Clock::now();
@@ -254,6 +259,13 @@ void Recorder::take_round() {
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
   const auto push = [this](const wl_event_head& head, std::size_t size) {
+    if (head.type == WL_EVENT_TIME) {
+      if (times_ && size >= sizeof(wl_time_event)) {
+        const auto& told = reinterpret_cast<const wl_time_event&>(head);
+        times_->add({told.hash, head.tgid, head.tid}, head.time, told.lasted);
+      }
+      return;
+    }
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
     if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
@@ -311,8 +323,10 @@ void Recorder::bound_memory(std::uint64_t now) {
   if (aggregator_.counted_stacks() > kMaxCountedStacks || lost_ > lost_when_settled_ + kMaxCountedStacks / 4) {
     lost_when_settled_ = lost_;
     intake_->with_waiting([this] {
-      aggregator_.settle([this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
-                         [this](const auto& sink) { source_.samples->for_each_waiting(sink); });
+      if (times_) times_->settle(sample_of());
+      aggregator_.settle(
+          [this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
+          [this](const auto& sink) { source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); }); });
     });
   }
   if (now <= last_evict_ + kEvictInterval) return;
@@ -432,21 +446,32 @@ NoSamples Recorder::no_samples() const {
           .ended_before = ended_before_};
 }
 
+// Waits that go on have lasted until now. What a process counts itself, as allocations, has no times.
+void Recorder::write_times(profile::Profile& profile, std::span<const std::uint32_t> numbers) {
+  source_.samples->for_each_waiting([this](const SampleSource::Waiting& wait) {
+    if (wait.lasted != 0) times_->add(wait.key, wait.since, wait.lasted);
+  });
+  for (std::size_t i = 0; i < options_.events.size(); ++i) profile.events[i].per_time = options_.events[i].period;
+  times_->write(profile, numbers, start_monotonic_ns_, sample_of());
+}
+
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
   profile::Profile profile;
   if (allocations_ != nullptr) allocations_->book(aggregator_);
   intake_->with_waiting([&] {
+    std::vector<std::uint32_t> numbers;
     profile = aggregator_.build(
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
-        labels_.sets());
+        labels_.sets(), times_ ? &numbers : nullptr);
+    profile.events = events_.list;
+    // Of events that are sampled once in so many, people want to know how many there were.
+    for (profile::Sample& sample : profile.samples)
+      if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
+    if (times_) write_times(profile, numbers);
   });
   const KernelSideStats stats = source_.samples->stats();
-  profile.events = events_.list;
-  // Of events that are sampled once in so many, people want to know how many there were.
-  for (profile::Sample& sample : profile.samples)
-    if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = stats.lost + stats.lost_waits + unknown;

@@ -153,7 +153,8 @@ void SampleIntake::judge_exits(const MapSet& maps, StackRecord& stack) const {
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
   read_stack(head, size, [&](const StackRecord& stack, const MapSet* maps) {
-    aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps, counts_at_once(head));
+    const wl_stack_key key{event.hash, head.tgid, head.tid};
+    keep_time(head, aggregator_.add_counted(key, stack, maps, counts_at_once(head)));
   });
 }
 
@@ -248,8 +249,17 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
   stack.kernel = sample.kernel;
   stack.user = sample.user;
   stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
-  if (counts_at_once(sample.head)) return aggregator_.add(stack, sample.maps.get(), 1);
+  if (counts_at_once(sample.head)) {
+    const std::size_t number = aggregator_.add(stack, sample.maps.get(), 1);
+    keep_time(sample.head, number);
+    return number;
+  }
   return aggregator_.add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
+}
+
+// The time of a wait is told when it has ended.
+void SampleIntake::keep_time(const wl_event_head& head, std::size_t sample) {
+  if (times_ != nullptr && counts_at_once(head)) times_->add(static_cast<std::uint32_t>(sample), head.time);
 }
 
 void SampleIntake::settle() {
@@ -265,11 +275,13 @@ void SampleIntake::settle_all() {
 
 void SampleIntake::with_waiting(const std::function<void()>& use) {
   std::vector<std::size_t> added;
+  if (times_ != nullptr) times_->lend();
   late_.for_each([&](const WalkedSample& sample) {
     const std::size_t number = add(sample, false);
     if (counts_at_once(sample.head)) added.push_back(number);
   });
   use();
+  if (times_ != nullptr) times_->take_back();
   for (const std::size_t sample : added) aggregator_.take_back(sample, 1);
 }
 

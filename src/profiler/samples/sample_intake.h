@@ -15,6 +15,7 @@
 #include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
+#include "profiler/samples/time_line.h"
 #include "profiler/samples/window_cache.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
@@ -48,6 +49,9 @@ class SampleIntake {
 
   // Its processes' labels are the samples'; it must outlive this.
   void set_labels(ProcessLabelSets& labels) { labels_ = &labels; }
+
+  // The times of samples go there; it must outlive this.
+  void set_times(TimeLine& times) { times_ = &times; }
 
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
@@ -94,6 +98,7 @@ class SampleIntake {
                                         const CodePlace& place, std::uint64_t now);
   [[nodiscard]] StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty);
   std::size_t add(const WalkedSample& sample, bool late);
+  void keep_time(const wl_event_head& head, std::size_t sample);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
   [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
@@ -108,6 +113,7 @@ class SampleIntake {
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
+  TimeLine* times_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;
