@@ -160,8 +160,11 @@ class KernelSideImpl final : public KernelSide {
   const wl_module& module(std::uint32_t id) const override { return modules_->module(id); }
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, const wl_interpreter* interpreter) override {
-    return sets_->publish(tgid, mappings, epoch, interpreter, MappingSets::Clock::now());
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                    const wl_label_source& labels) override {
+    wl_label_source source = options_.thread_labels != ThreadLabelChoice::kNone ? labels : wl_label_source{};
+    source.with_ids = options_.thread_labels == ThreadLabelChoice::kAll ? 1 : 0;
+    return sets_->publish(tgid, {mappings, interpreter, source}, epoch, MappingSets::Clock::now());
   }
   void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
