@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -42,6 +43,11 @@ std::map<std::string, double> times_in(const std::string& output) {
   return times;
 }
 
+// In s. An emulated machine loses ticks.
+double tolerance(double seconds) {
+  return std::getenv("WINDLASS_EMULATED") != nullptr ? 0.1 * seconds + 0.1 : 0.03 * seconds + 0.02;
+}
+
 class ThreadLabels : public testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +82,7 @@ class ThreadLabels : public testing::Test {
     for (const std::string& value : values) {
       ASSERT_TRUE(times_.contains(value)) << output_;
       const double expected = times_[value] * 1e-9;
-      EXPECT_NEAR(found[value], expected, 0.03 * expected + 0.02) << key << "=" << value;
+      EXPECT_NEAR(found[value], expected, tolerance(expected)) << key << "=" << value;
       found.erase(value);
     }
     found.erase("");
@@ -99,7 +105,7 @@ TEST_F(ThreadLabels, SetByTheInterfaceInAProgram) {
 }
 
 TEST_F(ThreadLabels, SetByTheInterfaceInALibrary) {
-  if (std::string(WINDLASS_LABELS_SHARED).empty()) GTEST_SKIP() << "no shared library is built";
+  if (!std::filesystem::exists(WINDLASS_LABELS_SHARED)) GTEST_SKIP() << "libwindlass.so is not here";
   record(WINDLASS_LABELS_SHARED " 300");
   expect_times("route", {"/a", "/b", "/child"});
   expect_times("user", {"ann", "bob"});
@@ -129,8 +135,8 @@ TEST_F(ThreadLabels, WithIds) {
   expect_all();
   std::map<std::string, double> traces = seconds_by("trace_id"), spans = seconds_by("span_id");
   const double expected = (times_["/a"] + times_["/b"]) * 1e-9;
-  EXPECT_NEAR(traces["ab000000000000000000000000000000"], expected, 0.03 * expected + 0.02);
-  EXPECT_NEAR(spans["cd00000000000000"], expected, 0.03 * expected + 0.02);
+  EXPECT_NEAR(traces["ab000000000000000000000000000000"], expected, tolerance(expected));
+  EXPECT_NEAR(spans["cd00000000000000"], expected, tolerance(expected));
 }
 
 TEST_F(ThreadLabels, NoneIfNotWanted) {

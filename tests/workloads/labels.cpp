@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::int64_t ns = std::atoll(argv[1]) * 1'000'000;
   if (route().status() != WINDLASS_OK || user().status() != WINDLASS_OK) return 1;
+  usleep(500'000);  // for the profiler to have seen the program
   const windlass::ThreadLabel inherited(route(), "/child");
   std::thread ann(run, "ann", ns), bob(run, "bob", ns);
   ann.join();
