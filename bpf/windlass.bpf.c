@@ -26,6 +26,7 @@
 #include "windlass_event.bpf.h"
 #include "windlass_filter.bpf.h"
 #include "windlass_ids.bpf.h"
+#include "windlass_labels.bpf.h"
 #include "windlass_machine.bpf.h"
 #include "windlass_options.bpf.h"
 #include "windlass_process.bpf.h"
@@ -288,6 +289,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
+    if (trail->process.labels.kind) wl_take_labels(s, trail);
     __u32 cpu = s->event.head.cpu;
     struct wl_memo* m = bpf_map_lookup_elem(&memo, &cpu);
     if (m) wl_walk(s, m, trail);
@@ -356,6 +358,7 @@ WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
   s->event.head.reason = 0;
   s->event.head.tgid = key;
   s->event.head.tid = (__u32)ids;
+  s->event.head.labels = 0;
   s->event.kernel_frames = 0;
   s->repeats = 1;
   s->taken_words = 0;

@@ -10,6 +10,7 @@
 #include "windlass_types.h"
 
 #define WL_MAX_MODULES 65536u
+#define WL_KNOWN_LABELS 65536u /* A power of two. */
 
 struct wl_cpu_stats {
   __u64 samples;

@@ -21,16 +21,16 @@
 #define WL_COMM 16
 
 enum wl_event_type {
-  WL_EVENT_STACK = 1, /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
-                       * kernel. Samples of a stack = its events + its count. Of a wait: its begin, which counts when
-                       * it ends. */
-  WL_EVENT_RAW = 2,   /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
-  WL_EVENT_EXEC = 3,  /* A wl_process_event. */
-  WL_EVENT_FORK = 4,  /* A wl_process_event. */
-  WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
-  WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
-  WL_EVENT_TIME =
-      7, /* A wl_time_event, with wl_timeline: of a sample that is only counted, or a wait that has ended. */
+  WL_EVENT_STACK = 1,  /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
+                        * kernel. Samples of a stack = its events + its count. Of a wait: its begin, which counts when
+                        * it ends. */
+  WL_EVENT_RAW = 2,    /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
+  WL_EVENT_EXEC = 3,   /* A wl_process_event. */
+  WL_EVENT_FORK = 4,   /* A wl_process_event. */
+  WL_EVENT_EXIT = 5,   /* A wl_process_event: the last thread has ended. */
+  WL_EVENT_UNMAP = 6,  /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+  WL_EVENT_TIME = 7,   /* A wl_time_event, with wl_timeline: of a sample that is only counted, or a wait that ended. */
+  WL_EVENT_LABELS = 8, /* A wl_label_event: before the first sample that has the labels. */
 };
 
 /* What a thread waits for (wl_event_head.reason); 0: the sample is no wait. */
@@ -73,6 +73,13 @@ struct wl_event_head {
   __u32 tgid;
   __u32 tid;
   char comm[WL_COMM];
+  __u64 labels; /* Of a sample, and of a wl_label_event: which labels its thread has; 0: none. */
+};
+
+struct wl_label_event {
+  struct wl_event_head head;
+  __u32 kind; /* wl_label_kind */
+  __u32 size; /* Bytes of a wl_label_text behind this. */
 };
 
 struct wl_stack_event {

@@ -17,7 +17,7 @@ enum class EventKind : std::uint8_t {
   kWait,        // time off the CPU
   kCounter,     // an event of perf: PERF_TYPE_SOFTWARE or PERF_TYPE_HARDWARE
   kTracepoint,  // of the kernel
-  kProbe,       // a place in a program's code, or the return from a function
+  kProbe,       // a place in a program's code, the return from a function, or a static probe
 };
 
 struct EventSpec {
@@ -27,10 +27,11 @@ struct EventSpec {
   std::uint64_t shortest_wait = 0;  // kWait: in ns
   std::uint32_t type = 0;           // kCounter: of perf_event_attr
   std::uint64_t config = 0;         // kCounter: of perf_event_attr
-  std::string category{}, point{};  // kTracepoint
+  std::string category{}, point{};  // kTracepoint; of a static probe: its provider and its name
   std::string file{}, function{};   // kProbe
   std::uint64_t offset = 0;         // kProbe: behind the function's begin
   bool returns = false;             // kProbe: at its return
+  [[nodiscard]] bool is_static_probe() const { return kind == EventKind::kProbe && !point.empty(); }
 };
 
 // An error says what is wrong, and which events there are. Tracepoints and files are not looked at.

@@ -15,7 +15,9 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/mapped_file.h"
 #include "base/monotonic.h"
+#include "formats/image/elf.h"
 #include "lookup/table/arena.h"
 #include "os/descriptor.h"
 #include "profiler/doctor/kernel_errors.h"
@@ -28,6 +30,7 @@
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
 #include "profiler/kernel/program_types.h"
+#include "profiler/kernel/usdt_notes.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 #include "windlass_interpreter_layout.h"
@@ -144,6 +147,27 @@ bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::
   return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
 }
 
+// A static probe may be at several places. A kernel that does not know semaphores (before 4.20) refuses them.
+std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
+                                             std::vector<bpf_link*>& links) {
+  const auto file = MappedFile::open(event.file);
+  if (!file) return std::unexpected(ENOENT);
+  const auto image = image::ElfImage::parse(file->bytes());
+  if (!image) return std::unexpected(ENOENT);
+  const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
+  if (probes.empty()) return std::unexpected(ENOENT);
+  for (const StaticProbe& probe : probes) {
+    bpf_uprobe_opts how{};
+    how.sz = sizeof how;
+    how.bpf_cookie = number;
+    how.ref_ctr_offset = probe.semaphore;
+    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
+    if (link == nullptr) return std::unexpected(errno);
+    links.push_back(link);
+  }
+  return {};
+}
+
 // The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
@@ -160,8 +184,11 @@ class KernelSideImpl final : public KernelSide {
   const wl_module& module(std::uint32_t id) const override { return modules_->module(id); }
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, const wl_interpreter* interpreter) override {
-    return sets_->publish(tgid, mappings, epoch, interpreter, MappingSets::Clock::now());
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                    const wl_label_source& labels) override {
+    wl_label_source source = options_.thread_labels != ThreadLabelChoice::kNone ? labels : wl_label_source{};
+    source.with_ids = options_.thread_labels == ThreadLabelChoice::kAll ? 1 : 0;
+    return sets_->publish(tgid, {mappings, interpreter, source}, epoch, MappingSets::Clock::now());
   }
   void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
@@ -251,7 +278,12 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
                              [this](int error) { return explain_perf_error(error, options_.frequency); });
     case EventKind::kCounter: return counters_.start(programs.windlass_sample, counter(event), number, refused);
     case EventKind::kTracepoint: return keep(attach_tracepoint(*programs.windlass_tracepoint, event, number));
-    case EventKind::kProbe: return keep(attach_probe(*programs.windlass_probe, event, number));
+    case EventKind::kProbe:
+      if (event.is_static_probe()) {
+        const auto attached = attach_static_probe(*programs.windlass_probe, event, number, event_links_);
+        return attached ? std::expected<void, SystemError>() : std::unexpected(refused(attached.error()));
+      }
+      return keep(attach_probe(*programs.windlass_probe, event, number));
     case EventKind::kWait: break;
   }
   switch_link_ = bpf_program__attach(programs.windlass_switch);

@@ -33,6 +33,13 @@ class Arena;
 
 namespace windlass::profiler {
 
+// Which labels that programs set for their threads a sample has.
+enum class ThreadLabelChoice : std::uint8_t {
+  kNone,
+  kAttributes,  // all but the ids of traces and spans, which are new with each request
+  kAll,
+};
+
 struct KernelSideOptions {
   unsigned frequency = 99;                     // samples a second of CPU time, on every CPU: of the event "cpu"
   std::vector<EventSpec> events{EventSpec{}};  // a sample has the number of its event; at least one
@@ -41,7 +48,8 @@ struct KernelSideOptions {
   std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
   wl_filters filters{};                        // which threads of these are sampled
   bool timeline = false;                       // the times of samples are told
-  std::uint32_t ring_bytes = 0;                // rounded up to a power of two; 0: ring_size() says
+  ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;
+  std::uint32_t ring_bytes = 0;  // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
   std::uint64_t raw_bytes_per_second = 64u << 20;
@@ -98,8 +106,8 @@ class KernelSide : public SampleSource, public TableStore {
   // heard of yet. After an UNMAP, take the range out of the set, and publish the set with the event's epoch. Samples
   // are raw until then.
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch,
-                                                    const wl_interpreter* interpreter = nullptr) override = 0;
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter = nullptr,
+                                                    const wl_label_source& labels = {}) override = 0;
   // After WL_EVENT_EXIT.
   void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "os/proc_file.h"
+#include "os/process_memory.h"
 #include "os/readers.h"
 #include "profiler/doctor/no_allocations.h"
 #include "profiler/doctor/system_probe.h"
@@ -19,6 +20,7 @@
 #include "profiler/processes/live_process.h"
 #include "profiler/processes/main_module.h"
 #include "profiler/processes/priority.h"
+#include "profiler/processes/thread_context.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
 
@@ -43,6 +45,14 @@ std::uint64_t unix_time_ns() {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   return static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+}
+
+// The names of the labels that a process's threads set (ThreadLabels::ReadKeys).
+std::optional<std::vector<std::string>> label_keys_of(std::uint32_t tgid) {
+  std::string text;
+  if (!ProcessTable::read_proc_maps(tgid, text)) return std::nullopt;
+  const auto keys = read_label_keys(os::MemoryFile(static_cast<pid_t>(tgid)), os::parse_proc_maps(text));
+  return keys ? std::optional(*keys) : std::nullopt;
 }
 
 }  // namespace
@@ -120,6 +130,7 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   }
   if (command_) kernel_options.held = static_cast<std::uint32_t>(command_->pid());
   kernel_options.btf_path = options_.btf_path;
+  kernel_options.thread_labels = options_.thread_labels;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   if (!opened) return std::unexpected(opened.error());
@@ -159,7 +170,8 @@ void Recorder::make_parts() {
     if (!read_life_status(tgid).alive()) return std::nullopt;
     return set;
   });
-  intake_->set_labels(labels_);
+  thread_labels_ = ThreadLabels(label_keys_of);
+  intake_->set_labels(labels_, thread_labels_);
   if (!options_.timeline) return;
   times_.emplace(*options_.timeline);
   intake_->set_times(*times_);
@@ -312,7 +324,10 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
   }
   if (resting_.take(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
-  if (head.type == WL_EVENT_EXEC) labels_.on_exec(head.tgid);
+  if (head.type == WL_EVENT_EXEC) {
+    labels_.on_exec(head.tgid);
+    thread_labels_.on_exec(head.tgid);
+  }
   if (head.type == WL_EVENT_FORK && size >= sizeof(wl_process_event))
     labels_.on_fork(head.tgid, static_cast<std::uint32_t>(reinterpret_cast<const wl_process_event&>(head).address));
   (void)follower_->on_kernel(head, size);

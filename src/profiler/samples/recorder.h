@@ -32,6 +32,7 @@
 #include "profiler/samples/recording_events.h"
 #include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
+#include "profiler/samples/thread_labels.h"
 #include "profiler/samples/time_line.h"
 #include "profiler/samples/work_budget.h"
 
@@ -41,6 +42,7 @@ struct RecorderOptions {
   unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
   std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
   std::optional<std::uint64_t> alloc{};        // the command's allocations, a sample in so many bytes; 1: each
+  ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;  // that programs set themselves
   LabelOptions labels{.process = false, .executable = false, .build_id = false, .owner = false, .cgroup = false};
   std::string kubelet;                 // its address, to ask for the names of pods; empty: it is not asked
   std::vector<FilterOption> filters;   // which threads are sampled of these
@@ -170,6 +172,7 @@ class Recorder {
   RestingThreads resting_;
   std::unique_ptr<ProcessLabels> process_labels_;
   ProcessLabelSets labels_;
+  ThreadLabels thread_labels_;
 
   std::uint64_t now_ = 0;  // of the round
   std::uint64_t start_unix_ns_ = 0, start_monotonic_ns_ = 0;

@@ -24,6 +24,9 @@ bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
   switch (event.type) {
     case WL_EVENT_STACK: on_stack(event, size); return true;
     case WL_EVENT_RAW: on_raw(event, size); return true;
+    case WL_EVENT_LABELS:
+      if (thread_labels_ != nullptr && !thread_labels_->take(event, size)) ++malformed_;
+      return true;
     default: return false;
   }
 }
@@ -35,7 +38,7 @@ StackRecord SampleIntake::record_of(const wl_event_head& head, std::uint8_t end,
   stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
   stack.event = head.event;
   stack.reason = head.reason;
-  if (labels_ != nullptr) stack.labels = labels_->of(head.tgid);
+  if (labels_ != nullptr) stack.labels = thread_labels_->of(labels_->of(head.tgid), head.labels, *labels_);
   stack.end = end;
   stack.certainty = certainty;
   return stack;
@@ -298,7 +301,9 @@ void SampleIntake::forget_gone() {
   unwinder_.keep_only(known);
   interpreted_names_.keep_only(known);
   names_.keep_only(known);
-  if (labels_ != nullptr) labels_->keep_only(known);
+  if (labels_ == nullptr) return;
+  labels_->keep_only(known);
+  thread_labels_->keep_only(known);
 }
 
 }  // namespace windlass::profiler

@@ -15,6 +15,7 @@
 #include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
+#include "profiler/samples/thread_labels.h"
 #include "profiler/samples/time_line.h"
 #include "profiler/samples/window_cache.h"
 #include "windlass_ends.h"
@@ -47,13 +48,16 @@ class SampleIntake {
     unwinder_.set_budget(budget);
   }
 
-  // Its processes' labels are the samples'; it must outlive this.
-  void set_labels(ProcessLabelSets& labels) { labels_ = &labels; }
+  // The processes' and the threads' labels are the samples'; both must outlive this.
+  void set_labels(ProcessLabelSets& labels, ThreadLabels& of_threads) {
+    labels_ = &labels;
+    thread_labels_ = &of_threads;
+  }
 
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
 
-  // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
+  // A WL_EVENT_STACK, WL_EVENT_RAW or WL_EVENT_LABELS; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
@@ -114,6 +118,7 @@ class SampleIntake {
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
   TimeLine* times_ = nullptr;
+  ThreadLabels* thread_labels_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;

@@ -24,6 +24,16 @@ TEST(EventSpecs, PlainOnesAreKnown) {
   EXPECT_EQ(faults->config, PERF_COUNT_SW_PAGE_FAULTS);
 }
 
+TEST(EventSpecs, StaticProbesNameAFileAProviderAndAName) {
+  const auto probe = parse_event("usdt:/a:b/lib.so:provider:name");
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_TRUE(probe->is_static_probe());
+  EXPECT_EQ(probe->file, "/a:b/lib.so");
+  EXPECT_EQ(probe->category, "provider");
+  EXPECT_EQ(probe->point, "name");
+  EXPECT_FALSE(parse_event("uprobe:lib.so:name")->is_static_probe());
+}
+
 TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
   const auto probe = parse_event("uprobe:/a:b/lib.so:name+0x1f");
   ASSERT_TRUE(probe.has_value());
@@ -56,6 +66,12 @@ TEST(EventSpecs, WhatIsNoneIsRefused) {
                            "uprobe:lib.so:",
                            "uprobe::name",
                            "uretprobe:lib.so:name+4",
+                           "usdt:",
+                           "usdt:lib.so",
+                           "usdt:lib.so:name",
+                           "usdt::provider:name",
+                           "usdt:lib.so::name",
+                           "usdt:lib.so:provider:",
                            "uprobe:lib.so:name+x",
                            ":",
                            "sched:",
