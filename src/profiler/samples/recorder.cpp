@@ -437,6 +437,7 @@ profile::Profile Recorder::profile() {
   profile::Profile profile;
   if (allocations_ != nullptr) allocations_->book(aggregator_);
   intake_->with_waiting([&] {
+    aggregator_.join_wakers();
     profile = aggregator_.build(
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,

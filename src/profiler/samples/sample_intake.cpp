@@ -24,6 +24,7 @@ bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
   switch (event.type) {
     case WL_EVENT_STACK: on_stack(event, size); return true;
     case WL_EVENT_RAW: on_raw(event, size); return true;
+    case WL_EVENT_WAKER: on_waker(event, size); return true;
     default: return false;
   }
 }
@@ -184,6 +185,13 @@ void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const
   const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   use(stack, maps_of(head.tgid));
+}
+
+void SampleIntake::on_waker(const wl_event_head& head, std::size_t size) {
+  if (size < sizeof(wl_waker_event))
+    ++malformed_;
+  else
+    aggregator_.add_waker(reinterpret_cast<const wl_waker_event&>(head));
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {

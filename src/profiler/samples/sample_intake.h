@@ -49,7 +49,7 @@ class SampleIntake {
   // Its processes' labels are the samples'; it must outlive this.
   void set_labels(ProcessLabelSets& labels) { labels_ = &labels; }
 
-  // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
+  // A WL_EVENT_STACK, WL_EVENT_RAW or WL_EVENT_WAKER; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
@@ -80,6 +80,7 @@ class SampleIntake {
  private:
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
+  void on_waker(const wl_event_head& head, std::size_t size);
   void unwind_and_add(const wl_event_head& head, RawEvent& event);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.
