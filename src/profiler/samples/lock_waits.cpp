@@ -23,7 +23,7 @@ namespace {
 using std::string_view;
 
 // Between the system call and the function that waits there are a few frames at most.
-constexpr std::ptrdiff_t kMostFramesOfWait = 16;
+constexpr std::ptrdiff_t kMostFramesOfWait = 24;
 
 // The kernel's mutexes and semaphores for readers and writers (kernel/locking), and the lock of a socket.
 constexpr string_view kKernelLocks[] = {
@@ -76,7 +76,10 @@ string_view plain(string_view name, bool is_kernel) {
 
 bool is_kernel_lock(string_view name) { return std::ranges::find(kKernelLocks, name) != std::end(kKernelLocks); }
 
-bool is_lock_function(string_view name) {
+bool is_lock_function(string_view full_name) {
+  std::string text(full_name);
+  std::erase_if(text, [](char c) { return c == '<' || c == '>'; });  // Rust's "<a::Mutex>::lock_contended"
+  string_view name = text;
   for (const string_view end : kRuntimeLocks) {
     if (!name.ends_with(end)) continue;
     const std::size_t begin = name.size() - end.size();

@@ -66,11 +66,12 @@ class LockWaits : public testing::Test {
 };
 
 TEST_F(LockWaits, AreThoseOfFunctionsThatLock) {
-  for (const char* lock : {"__pthread_mutex_lock", "___pthread_mutex_lock", "pthread_rwlock_rdlock", "__lll_lock_wait",
-                           "__GI___lll_lock_wait_private", "pthread_mutex_timedlock", "mtx_lock",
-                           "std::sys::sync::mutex::futex::Mutex::lock_contended", "runtime.lock2",
-                           "parking_lot::raw_mutex::RawMutex::lock_slow", "ObjectMonitor::enter(JavaThread*)",
-                           "java.util.concurrent.locks.ReentrantLock.lock"})
+  for (const char* lock :
+       {"__pthread_mutex_lock", "___pthread_mutex_lock", "pthread_rwlock_rdlock", "__lll_lock_wait",
+        "__GI___lll_lock_wait_private", "pthread_mutex_timedlock", "mtx_lock",
+        "std::sys::sync::mutex::futex::Mutex::lock_contended", "runtime.lock2",
+        "<std::sys::sync::mutex::futex::Mutex>::lock_contended", "parking_lot::raw_mutex::RawMutex::lock_slow",
+        "ObjectMonitor::enter(JavaThread*)", "java.util.concurrent.locks.ReentrantLock.lock"})
     EXPECT_TRUE(is_lock({"k:futex_wait", "syscall", lock, "main"})) << lock;
   for (const char* other :
        {"pthread_cond_wait", "sem_wait", "pthread_barrier_wait", "pthread_join", "runtime.notesleep",
