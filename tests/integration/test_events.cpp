@@ -112,7 +112,7 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   const auto has = [](const std::string& text, std::string_view part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(said("-e nonsense"), "there is no event nonsense. Way out: one of cpu, off-cpu, page-faults");
+  has(said("-e nonsense"), "there is no event nonsense. Way out: one of cpu, off-cpu, lock, page-faults");
   has(said("-e page-faults@0"), "page-faults@0 has no period");
   has(said("-e sched:no_such_point"), "the event sched:no_such_point cannot be recorded");
   has(said("-e 'sched:../../x'"), "is no tracepoint");

@@ -114,7 +114,7 @@ std::expected<EventSpec, std::string> parse_tracepoint(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> plain_events() {
-  std::vector<std::string> names{"cpu", kWaitEvent};
+  std::vector<std::string> names{"cpu", kWaitEvent, kLockEvent};
   for (const Counter& counter : kCounters) names.emplace_back(counter.name);
   return names;
 }
@@ -122,6 +122,7 @@ std::vector<std::string> plain_events() {
 std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   if (text == "cpu") return EventSpec{};
   if (text == kWaitEvent) return EventSpec{.kind = EventKind::kWait, .name = kWaitEvent};
+  if (text == kLockEvent) return EventSpec{.kind = EventKind::kLock, .name = kLockEvent};
   for (const bool returns : {false, true})
     if (text.starts_with(returns ? "uretprobe:" : "uprobe:")) return parse_probe(text, returns);
   if (text.starts_with("usdt:")) return parse_static_probe(text);
@@ -150,6 +151,7 @@ profile::Event profile_event(const EventSpec& spec, unsigned frequency) {
   switch (spec.kind) {
     case EventKind::kCpuClock: return {.period = 1'000'000'000 / std::max(frequency, 1U)};
     case EventKind::kWait: return {.name = spec.name, .unit = "nanoseconds", .counted = "waits"};
+    case EventKind::kLock: return {.name = spec.name, .unit = "nanoseconds", .counted = "contentions"};
     default: return {.name = spec.name, .unit = "count", .counted = spec.name};
   }
 }

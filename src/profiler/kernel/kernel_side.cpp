@@ -214,6 +214,8 @@ class KernelSideImpl final : public KernelSide {
   void for_each_wait(const std::function<void(const wl_wait&)>& handler) const;
   std::expected<void, SystemError> start_event(const EventSpec& event, std::uint64_t number);
   [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
+  [[nodiscard]] const EventSpec* wait_event() const;
+  [[nodiscard]] wl_wakers walked_wakers() const;
   [[nodiscard]] std::uint64_t shortest_wait() const;
 
   KernelSideOptions options_;
@@ -228,7 +230,7 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   PerfCounters counters_;
   std::vector<bpf_link*> tracepoint_links_;
-  bpf_link* switch_link_ = nullptr;
+  std::vector<bpf_link*> wait_links_;
   std::vector<bpf_link*> event_links_;  // of tracepoints and probes
   std::uint64_t stopped_ = 0;           // CLOCK_MONOTONIC, ns; 0: it goes on
 };
@@ -244,8 +246,20 @@ const EventSpec* KernelSideImpl::event_of(EventKind kind) const {
   return found != options_.events.end() ? &*found : nullptr;
 }
 
+// The samples of waits have its number. Which of them are of locks, too, is told when they have names.
+const EventSpec* KernelSideImpl::wait_event() const {
+  const EventSpec* all = event_of(EventKind::kWait);
+  return all != nullptr ? all : event_of(EventKind::kLock);
+}
+
+wl_wakers KernelSideImpl::walked_wakers() const {
+  const EventSpec *all = event_of(EventKind::kWait), *locks = event_of(EventKind::kLock);
+  if (all != nullptr && all->wakers) return WL_WAKERS_OF_ALL;
+  return locks != nullptr && locks->wakers ? WL_WAKERS_OF_LOCKS : WL_WAKERS_NONE;
+}
+
 std::uint64_t KernelSideImpl::shortest_wait() const {
-  const EventSpec* wait = event_of(EventKind::kWait);
+  const EventSpec* wait = wait_event();
   return wait != nullptr ? wait->shortest_wait : 0;
 }
 
@@ -254,7 +268,7 @@ std::expected<void, SystemError> KernelSideImpl::start() {
   for (const bool last : {false, true}) {
     for (std::size_t number = 0; number < options_.events.size(); ++number) {
       const EventSpec& event = options_.events[number];
-      if (last != (event.kind == EventKind::kCpuClock || event.kind == EventKind::kWait)) continue;
+      if (last != (event.kind == EventKind::kCpuClock || &event == wait_event())) continue;
       if (auto started = start_event(event, number); !started) {
         stop();
         return started;
@@ -284,17 +298,23 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
         return attached ? std::expected<void, SystemError>() : std::unexpected(refused(attached.error()));
       }
       return keep(attach_probe(*programs.windlass_probe, event, number));
-    case EventKind::kWait: break;
+    case EventKind::kWait:
+    case EventKind::kLock: break;
   }
-  switch_link_ = bpf_program__attach(programs.windlass_switch);
-  if (switch_link_ == nullptr) return std::unexpected(refused(errno));
+  if (&event != wait_event()) return {};
+  for (bpf_program* program : {programs.windlass_waking, programs.windlass_switch}) {
+    if (!bpf_program__autoload(program)) continue;
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) return std::unexpected(refused(errno));
+    wait_links_.push_back(link);
+  }
   return find_resting();
 }
 
 void KernelSideImpl::stop() {
   counters_.stop();
-  bpf_link__destroy(switch_link_);
-  switch_link_ = nullptr;
+  for (bpf_link* link : wait_links_) bpf_link__destroy(link);
+  wait_links_.clear();
   if (stopped_ == 0) stopped_ = monotonic_ns();
   for (bpf_link* link : event_links_) bpf_link__destroy(link);
   event_links_.clear();
@@ -330,7 +350,7 @@ void KernelSideImpl::size_maps() {
           : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
-  if (event_of(EventKind::kWait) != nullptr)
+  if (wait_event() != nullptr)
     bpf_map__set_max_entries(maps.waits, options_.all_processes ? kMostThreads : kMostThreads / 4);
 
   auto& data = *skeleton_->rodata;
@@ -344,14 +364,16 @@ void KernelSideImpl::size_maps() {
     return static_cast<__u16>(event != nullptr ? event - options_.events.data() : 0);
   };
   data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
-  data.wl_wait_event = number_of(event_of(EventKind::kWait));
+  data.wl_wait_event = number_of(wait_event());
+  data.wl_locks_only = event_of(EventKind::kWait) == nullptr ? 1 : 0;
+  data.wl_walked_wakers = walked_wakers();
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
   // Probes run where the process runs, the processor's counters interrupt everything (NMI), and a tracepoint may lie in
-  // what the program of waits does.
-  const bool waits = event_of(EventKind::kWait) != nullptr;
-  const bool interrupts = std::ranges::any_of(options_.events, [waits](const EventSpec& event) {
+  // what the program of waits does. An interrupt may wake a thread while a counter of the kernel's is at work.
+  const bool waits = wait_event() != nullptr, wakers = walked_wakers() != WL_WAKERS_NONE;
+  const bool interrupts = std::ranges::any_of(options_.events, [&](const EventSpec& event) {
     return event.kind == EventKind::kProbe || (event.kind == EventKind::kTracepoint && waits) ||
-           (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
+           (event.kind == EventKind::kCounter && (wakers || event.type == PERF_TYPE_HARDWARE));
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
   data.wl_timeline = options_.timeline ? 1 : 0;
@@ -439,11 +461,12 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
 // Those that no event needs are not loaded: the verifier takes its time for each.
 void KernelSideImpl::choose_programs() {
   const auto& programs = skeleton_->progs;
-  const bool waits = event_of(EventKind::kWait) != nullptr;
+  const bool waits = wait_event() != nullptr;
   const bool samples = event_of(EventKind::kCpuClock) != nullptr || event_of(EventKind::kCounter) != nullptr;
   bpf_program__set_autoload(programs.windlass_sample, samples);
   bpf_program__set_autoload(programs.windlass_switch, waits);
   bpf_program__set_autoload(programs.windlass_resting, waits);
+  bpf_program__set_autoload(programs.windlass_waking, walked_wakers() != WL_WAKERS_NONE);
   bpf_program__set_autoload(programs.windlass_tracepoint, event_of(EventKind::kTracepoint) != nullptr);
   bpf_program__set_autoload(programs.windlass_probe, event_of(EventKind::kProbe) != nullptr);
 }
@@ -503,7 +526,7 @@ void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {
 
 // Those that go on.
 void KernelSideImpl::for_each_wait(const std::function<void(const wl_wait&)>& handler) const {
-  if (event_of(EventKind::kWait) == nullptr) return;
+  if (wait_event() == nullptr) return;
   constexpr __u32 kAtOnce = 4096;
   std::vector<std::uint32_t> threads(kAtOnce);
   std::vector<wl_wait> waits(kAtOnce);
@@ -543,8 +566,8 @@ KernelSideStats KernelSideImpl::stats() const {
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   const auto& programs = skeleton_->progs;
-  for (const bpf_program* program :
-       {programs.windlass_sample, programs.windlass_switch, programs.windlass_tracepoint, programs.windlass_probe}) {
+  for (const bpf_program* program : {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking,
+                                     programs.windlass_tracepoint, programs.windlass_probe}) {
     bpf_prog_info info{};
     std::uint32_t size = sizeof info;
     if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)

@@ -475,6 +475,7 @@ profile::Profile Recorder::profile() {
   profile::Profile profile;
   if (allocations_ != nullptr) allocations_->book(aggregator_);
   intake_->with_waiting([&] {
+    aggregator_.join_wakers();
     std::vector<std::uint32_t> numbers;
     profile = aggregator_.build(
         counts(), unknown,

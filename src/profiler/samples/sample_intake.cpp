@@ -27,6 +27,7 @@ bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
     case WL_EVENT_LABELS:
       if (thread_labels_ != nullptr && !thread_labels_->take(event, size)) ++malformed_;
       return true;
+    case WL_EVENT_WAKER: on_waker(event, size); return true;
     default: return false;
   }
 }
@@ -188,6 +189,13 @@ void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const
   const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   use(stack, maps_of(head.tgid));
+}
+
+void SampleIntake::on_waker(const wl_event_head& head, std::size_t size) {
+  if (size < sizeof(wl_waker_event))
+    ++malformed_;
+  else
+    aggregator_.add_waker(reinterpret_cast<const wl_waker_event&>(head));
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {

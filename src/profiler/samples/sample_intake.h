@@ -57,7 +57,7 @@ class SampleIntake {
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
 
-  // A WL_EVENT_STACK, WL_EVENT_RAW or WL_EVENT_LABELS; false for other events.
+  // A WL_EVENT_STACK, WL_EVENT_RAW, WL_EVENT_LABELS or WL_EVENT_WAKER; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
@@ -88,6 +88,7 @@ class SampleIntake {
  private:
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
+  void on_waker(const wl_event_head& head, std::size_t size);
   void unwind_and_add(const wl_event_head& head, RawEvent& event);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.

@@ -16,6 +16,7 @@ TEST(EventSpecs, PlainOnesAreKnown) {
   }
   EXPECT_EQ(parse_event("cpu")->kind, EventKind::kCpuClock);
   EXPECT_EQ(parse_event("off-cpu")->kind, EventKind::kWait);
+  EXPECT_EQ(parse_event("lock")->kind, EventKind::kLock);
   const auto faults = parse_event("page-faults@0x10");
   ASSERT_TRUE(faults.has_value());
   EXPECT_EQ(faults->name, "page-faults");
@@ -93,6 +94,9 @@ TEST(EventSpecs, AreEventsOfAProfile) {
   const profile::Event wait = profile_event(*parse_event("off-cpu"), 1000);
   EXPECT_EQ(wait.period, 0u);
   EXPECT_EQ(wait.counted, "waits");
+  const profile::Event lock = profile_event(*parse_event("lock"), 1000);
+  EXPECT_EQ(lock.unit, "nanoseconds");
+  EXPECT_EQ(lock.counted, "contentions");
   const profile::Event fault = profile_event(*parse_event("page-faults@7"), 1000);
   EXPECT_EQ(fault.unit, "count");
   EXPECT_EQ(fault.period, 0u);
