@@ -16,11 +16,11 @@
 
 #include <fmt/format.h>
 
-#include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "support/child_program.h"
 #include "support/core_of.h"
 #include "support/hostile_text.h"
+#include "support/page_data.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -166,13 +166,9 @@ TEST_F(HostileText, RecordAndItsProfile) {
     ASSERT_NE(last, std::string::npos) << line;
     EXPECT_EQ(line.find_first_not_of("0123456789", last + 1), std::string::npos) << line;
   }
-  if (!exporter::html_available()) return;
-  const std::string page = output("report --html " + shell_word(profile));
-  const std::string mark = "type=\"application/json\">";
-  const auto begin = page.find(mark) + mark.size();
-  const std::string data = page.substr(begin, page.find("</script>", begin) - begin);
-  EXPECT_TRUE(nlohmann::json::accept(data)) << "a name ended the page's data";
-  EXPECT_EQ(test::forbidden_in(data), "");
+  const std::string names = test::page_data(output("report --html " + shell_word(profile))).names.dump();
+  EXPECT_NE(names.find("title"), std::string::npos);
+  EXPECT_EQ(test::forbidden_in(names), "");
 }
 
 }  // namespace
