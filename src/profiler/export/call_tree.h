@@ -50,9 +50,8 @@ class CallTree {
   [[nodiscard]] const std::vector<FunctionCount>& functions() const { return functions_; }
 
  private:
-  class Children;
-  void insert(const profile::Sample& sample, std::uint64_t count, Frames& frames, Children& children,
-              std::vector<std::uint32_t>& path);
+  class Paths;
+  std::uint32_t node_of(const std::vector<std::uint32_t>& path, Paths& paths);
   void count_functions(const std::vector<std::uint32_t>& path, std::uint64_t count);
   void add_totals_and_sort(const Frames& frames);
 

@@ -170,9 +170,7 @@ class ReportWriter {
       const auto& count = counts[order[i]];
       const std::string name = shorten_name(frame.name, name_width);
       const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
-      const std::string module = frame.module < profile_.modules.size()
-                                     ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
-                                     : "";
+      const std::string module = shorten_name(module_text(profile_, frame), module_width);
       out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
                             amount(count.self, unit_), coloured(colour_of(frame), name), padding,
                             coloured(kDim, module)));

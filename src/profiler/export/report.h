@@ -28,7 +28,8 @@ struct ReportOptions {
 //   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"value":"...","unit":"...","start_unix_ns":N,
 //    "duration_ns":N,"events":[{"name":"...","unit":"...","counted":"...","period":N}],"comments":[...]}
 //   {"type":"module","id":N,"path":"...","build_id":"..."|null}
-//   {"type":"function","id":N,"name":"...","module":N|null,"file":"..."|null,"line":N|null,"self":N,"total":N}
+//   {"type":"function","id":N,"name":"...","module":N|null,"modules":[N],"file":"..."|null,"line":N|null,"self":N,
+//    "total":N}
 //   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined
 //   first
 //   {"type":"sample","event":"...","count":N,"value":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,
