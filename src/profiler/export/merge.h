@@ -1,0 +1,12 @@
+// Several profiles as one.
+#pragma once
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::exporter {
+
+// Adds the samples of `from`. Modules, functions, locations and events that both have stay one. An event has the same
+// name, unit and period. Durations and lost samples add up; the earlier start stays. What is shown is what `to` shows.
+void merge_into(profile::Profile& to, const profile::Profile& from);
+
+}  // namespace windlass::exporter
