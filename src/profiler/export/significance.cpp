@@ -8,8 +8,8 @@ namespace windlass::exporter {
 namespace {
 
 constexpr std::uint64_t kSamplesOfFit = 50;
-constexpr std::size_t kLeastOfFit = 4;  // sums; of fewer nothing can be said
-constexpr double kMostNoise = 0.3;      // so that other programs are not taken for noise
+constexpr std::size_t kLeastOfFit = 16;  // sums; of fewer nothing can be said
+constexpr double kMostNoise = 0.3;       // so that other programs are not taken for noise
 constexpr double kQuarter = 0.75;
 constexpr double kChiSquared = 1.3233;  // kQuarter of squares of the normal distribution are below
 
@@ -43,7 +43,8 @@ double fitted_noise(const std::vector<Test>& tests) {
   const auto quarter = ratios.begin() + static_cast<std::ptrdiff_t>(kQuarter * static_cast<double>(large.size()));
   const auto is_too_small = [&](double noise) {
     for (std::size_t i = 0; i < large.size(); ++i)
-      ratios[i] = square(large[i]->difference) / (large[i]->variance + square(noise) * large[i]->spread);
+      ratios[i] =
+          square(large[i]->difference) / (kSamplesInBurst * large[i]->variance + square(noise) * large[i]->spread);
     std::nth_element(ratios.begin(), quarter, ratios.end());
     return *quarter > kChiSquared;
   };

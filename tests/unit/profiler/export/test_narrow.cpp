@@ -70,7 +70,7 @@ TEST(Narrow, ModulesFunctionsAndPatterns) {
 
 TEST(Narrow, CutsAtAFunction) {
   EXPECT_EQ(narrowed({.callers_of = "run"}),
-            "worker;main;run(int) 8\nprog;main;run(int);run(int) 2\nprog;main;run(int) 1\n")
+            "worker;main;run(int) 8\nprog;main;run(int) 1\nprog;main;run(int);run(int) 2\n")
       << "to the innermost one, also in the middle of inlined calls";
   EXPECT_EQ(narrowed({.callers_of = "outer"}), "prog;main;run(int);outer 1\n");
   EXPECT_EQ(narrowed({.callees_of = "outer"}), "prog;outer;inner;leaf 1\n");
