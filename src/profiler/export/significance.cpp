@@ -43,8 +43,7 @@ double fitted_noise(const std::vector<Test>& tests) {
   const auto quarter = ratios.begin() + static_cast<std::ptrdiff_t>(kQuarter * static_cast<double>(large.size()));
   const auto is_too_small = [&](double noise) {
     for (std::size_t i = 0; i < large.size(); ++i)
-      ratios[i] =
-          square(large[i]->difference) / (kSamplesInBurst * large[i]->variance + square(noise) * large[i]->spread);
+      ratios[i] = square(large[i]->difference) / (large[i]->variance + square(noise) * large[i]->spread);
     std::nth_element(ratios.begin(), quarter, ratios.end());
     return *quarter > kChiSquared;
   };

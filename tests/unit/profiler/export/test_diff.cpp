@@ -99,18 +99,17 @@ TEST(Diff, FewLargeValuesAreNoise) {
     p.samples.back().value = 1'000'000'000;
     return p;
   };
-  const auto differs = [&](std::uint64_t count) {
+  const auto likelihood = [&](std::uint64_t count) {
     auto with = waits(count), without = waits(count);
     without.samples.pop_back();
     const auto found = difference_of(with, {0, false}, without, {0, false}, Normalise::kSamples);
-    return found.has_value() && function(*found, "wait").self.differs;
+    return found.has_value() ? function(*found, "wait").self.p : 0;
   };
-  EXPECT_TRUE(differs(1000));
-  EXPECT_FALSE(differs(10));
+  EXPECT_LT(likelihood(1000), 1e-6);
+  EXPECT_GT(likelihood(10), 1e-3) << "the sum is the same";
 }
 
-// Resampled from one profile of 60 functions, whose samples come in bursts of up to three: in 95 of 100 pairs nothing
-// differs. One function that becomes 10% slower is seen with 200,000 samples, and is not with 2,000.
+// Resampled from one profile of 60 functions, whose samples come in bursts of up to three.
 class Resampled : public ::testing::Test {
  protected:
   Profile resample(std::uint32_t seed, unsigned samples, double slower = 0) {
@@ -139,17 +138,17 @@ TEST_F(Resampled, NoiseIsSilent) {
   EXPECT_LE(loud, kPairs / 20);
 }
 
-TEST_F(Resampled, TenPercentNeedSamples) {
+TEST_F(Resampled, TenPercentOfATwentieth) {
   unsigned seen_of_many = 0, seen_of_few = 0;
   for (unsigned pair = 0; pair < 20; ++pair) {
     const auto seen = [&](unsigned samples) {
       const auto found = difference(resample(2 * pair, samples), resample(2 * pair + 1, samples, 0.1));
       return function(found, "f3").self.differs;
     };
-    seen_of_many += seen(200'000);
+    seen_of_many += seen(800'000);
     seen_of_few += seen(2000);
   }
-  EXPECT_GE(seen_of_many, 18u);
+  EXPECT_GT(seen_of_many, 10u);
   EXPECT_LE(seen_of_few, 2u);
 }
 
@@ -199,7 +198,7 @@ class DiffOutputs : public ::testing::Test {
 
 TEST_F(DiffOutputs, Report) {
   const std::string text = text_of([&](TextWriter& out) {
-    return write_diff_report(found_, a_, b_, out, {.name_a = "one", .name_b = "two", .functions = 3});
+    return write_diff_report(found_, a_, b_, out, {.name_a = "one", .name_b = "two", .functions = 4});
   });
   EXPECT_NE(text.find("A: one\n  2,200 samples at 1000 Hz in 10.0 s"), std::string::npos) << text;
   EXPECT_NE(text.find("  45.45%   55.35%    +9.90%   45.45%   55.35%    +9.90%       =more\n"), std::string::npos)
@@ -207,7 +206,7 @@ TEST_F(DiffOutputs, Report) {
   EXPECT_NE(text.find("    9.09%    0.00%    -9.09%    9.09%    0.00%    -9.09%  gone old\\x1b\n"), std::string::npos)
       << text;
   EXPECT_NE(text.find("+7.38%  new  fresh,\"x\"\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("… 2 more functions\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("… 1 more functions\n"), std::string::npos) << text;
 }
 
 TEST_F(DiffOutputs, Json) {
