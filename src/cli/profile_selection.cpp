@@ -89,6 +89,18 @@ void add_selection_options(CLI::App& command, ProfileSelection& to) {
       ->check([](const std::string& text) -> std::string {
         return text.find('=') == std::string::npos ? "no KEY=VALUE: " + text : "";
       });
+  const auto add_list = [&](const char* name, std::vector<std::string>& list, const char* help, const char* type) {
+    command.add_option(name, list, help)->type_name(type)->allow_extra_args(false);
+  };
+  exporter::Narrowing& narrowing = to.narrowing;
+  add_list("--process", narrowing.processes, "samples of this process only, by id or name (repeatable)", "NAME");
+  add_list("--thread", narrowing.threads, "samples of this thread only, by id or name (repeatable)", "NAME");
+  add_list("--module", narrowing.modules, "samples with a frame in this file only (repeatable)", "FILE");
+  add_list("--function", narrowing.functions, "samples with this function only (repeatable)", "NAME");
+  command.add_option("--focus", narrowing.focus, "samples with a function whose name fits only")->type_name("REGEX");
+  command.add_option("--ignore", narrowing.ignore, "no samples with a function whose name fits")->type_name("REGEX");
+  command.add_option("--callers-of", narrowing.callers_of, "stacks end at this function")->type_name("NAME");
+  command.add_option("--callees-of", narrowing.callees_of, "stacks begin at this function")->type_name("NAME");
   command.add_option("--by", to.by, "stacks begin with the value of this label; KEY may also be pid or tid")
       ->type_name("KEY");
   add_time(command, "--from", to.from, "samples from this time on, since the start: 2, 2s, 500ms");
@@ -113,6 +125,10 @@ std::optional<profile::ValueType> select_from(profile::Profile& profile, std::st
   if (!keep_chosen_times(profile, subject, selection)) return std::nullopt;
   exporter::keep_samples(profile, filters);
   for (const std::string& only : selection.only) profile.comments.push_back("only " + only);
+  if (const auto problem = exporter::narrow(profile, selection.narrowing)) {
+    say("windlass: {}: {}. Way out: {}\n", subject, problem->text, problem->way_out);
+    return std::nullopt;
+  }
   if (!selection.by.empty()) {
     exporter::group_samples(profile, selection.by);
     profile.comments.push_back("by " + selection.by);

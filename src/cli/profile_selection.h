@@ -1,4 +1,4 @@
-// What of a profile a command shows: --value, --only and --by of report and view.
+// What of a profile a command shows: --value, --only, --by and the options of frames, of report and view.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "profiler/export/narrow.h"
 #include "profiler/profile/profile.h"
 
 namespace CLI {
@@ -21,6 +22,7 @@ struct ProfileSelection {
   std::string by;                 // empty: by the thread's name
   // In ns since the recording's start.
   std::optional<std::uint64_t> from, to;
+  exporter::Narrowing narrowing;
 };
 
 void add_selection_options(CLI::App& command, ProfileSelection& to);

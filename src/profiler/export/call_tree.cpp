@@ -1,6 +1,7 @@
 #include "profiler/export/call_tree.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "profiler/export/stacks.h"
 
@@ -143,6 +144,19 @@ void CallTree::add_totals_and_sort(const Frames& frames) {
     for (std::size_t i = 0; i < order.size(); ++i)
       nodes_[order[i]].next_sibling = i + 1 < order.size() ? order[i + 1] : kNone;
   }
+}
+
+std::vector<std::uint32_t> functions_by_self(const Frames& frames, const CallTree& tree, std::size_t sorted) {
+  const auto& counts = tree.functions();
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t id = 0; id < frames.size(); ++id)
+    if (frames[id].kind != FrameKind::kComm && frames[id].kind != FrameKind::kTruncated && counts[id].total != 0)
+      order.push_back(id);
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(sorted, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::tuple(counts[b].self, counts[b].total, a) < std::tuple(counts[a].self, counts[a].total, b);
+  });
+  return order;
 }
 
 }  // namespace windlass::exporter

@@ -61,4 +61,9 @@ class CallTree {
   std::uint32_t stack_number_ = 0;
 };
 
+// The functions by descending self, then total: frames that are neither a thread's name nor a reason of truncation, and
+// that a sample has. At most so many of them are sorted, and come first.
+[[nodiscard]] std::vector<std::uint32_t> functions_by_self(const Frames& frames, const CallTree& tree,
+                                                           std::size_t sorted = ~std::size_t{0});
+
 }  // namespace windlass::exporter

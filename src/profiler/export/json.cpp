@@ -40,6 +40,7 @@ class ProfileWriter {
   void write_profile() {
     const auto totals = totals_of(profile_, type_);
     begin("profile");
+    json_.member("schema", kJsonSchema);
     json_.member("samples", totals.samples);
     json_.member("truncated", totals.truncated);
     json_.member("chained", totals.chained);
@@ -74,15 +75,12 @@ class ProfileWriter {
     end();
   }
   void write_functions() {
-    std::vector<std::uint32_t> order(frames_.size());
-    std::iota(order.begin(), order.end(), 0u);
     const auto& counts = tree_.functions();
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::pair(counts[a].self, counts[a].total) > std::pair(counts[b].self, counts[b].total);
-    });
+    auto order = functions_by_self(frames_, tree_);
+    for (std::uint32_t id = 0; id < frames_.size(); ++id)  // which locations have
+      if (counts[id].total == 0) order.push_back(id);
     for (const auto id : order) {
       const Frame& frame = frames_[id];
-      if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
       begin("function");
       json_.member("id", id);
       json_.member("name", frame.name);

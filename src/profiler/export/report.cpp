@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <queue>
 
 #include "base/shown.h"
@@ -148,18 +147,9 @@ class ReportWriter {
   }
 
   void write_functions() {
-    std::vector<std::uint32_t> order(frames_.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::erase_if(order, [&](std::uint32_t id) {
-      return frames_[id].kind == FrameKind::kComm || frames_[id].kind == FrameKind::kTruncated;
-    });
+    const auto order = functions_by_self(frames_, tree_, options_.functions);
     const auto& counts = tree_.functions();
     const std::size_t shown = std::min(options_.functions, order.size());
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(),
-                      [&](std::uint32_t a, std::uint32_t b) {
-                        return std::tuple(counts[b].self, counts[b].total, a) <
-                               std::tuple(counts[a].self, counts[a].total, b);
-                      });
     const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
     const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;

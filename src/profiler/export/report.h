@@ -24,8 +24,12 @@ struct ReportOptions {
 [[nodiscard]] Expected<void> write_report(const profile::Profile& profile, TextWriter& out,
                                           const ReportOptions& options = {});
 
+// The version of the objects of all JSON of `report`. A new key leaves it as it is: programs skip keys that they do not
+// know. It grows when a key gets another meaning or goes away.
+inline constexpr unsigned kJsonSchema = 1;
+
 // The same facts for programs, one JSON object a line:
-//   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"value":"...","unit":"...","start_unix_ns":N,
+//   {"type":"profile","schema":1,"samples":N,"truncated":N,"chained":N,"lost":N,"value":"...","unit":"...","start_unix_ns":N,
 //    "duration_ns":N,"events":[{"name":"...","unit":"...","counted":"...","period":N,"per_time":N}],"comments":[...]}
 //   {"type":"module","id":N,"path":"...","build_id":"..."|null}
 //   {"type":"function","id":N,"name":"...","module":N|null,"modules":[N],"file":"..."|null,"line":N|null,"self":N,
