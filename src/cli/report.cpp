@@ -26,9 +26,9 @@
 #include "cli/say.h"
 #include "os/readers.h"
 #include "profiler/export/chrome.h"
-#include "profiler/export/firefox.h"
 #include "profiler/export/csv.h"
 #include "profiler/export/diff.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/merge.h"
@@ -80,8 +80,7 @@ struct Chosen {
 Expected<void> write_lines(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
                            const std::string& subject, TextWriter& out) {
   const exporter::ThreadLines lines = exporter::thread_lines(profile, value);
-  if (const std::string note = note_of(lines); !note.empty())
-    say("windlass: {}: {}\n", subject, note);
+  if (const std::string note = note_of(lines); !note.empty()) say("windlass: {}: {}\n", subject, note);
   return options.firefox ? exporter::write_firefox(profile, lines, value, out)
                          : exporter::write_chrome(profile, lines, out);
 }
@@ -200,8 +199,7 @@ int run_report(ReportArguments& options) {
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
-  return end_of(
-      second ? write_difference(options, *first, *second, out) : write(options, *first, out), first->subject);
+  return end_of(second ? write_difference(options, *first, *second, out) : write(options, *first, out), first->subject);
 }
 
 }  // namespace
