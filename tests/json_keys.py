@@ -40,8 +40,7 @@ def section_of(path):
 def printed_by_sources(root):
     """{section: keys}, and what is wrong."""
     keys, wrong = {}, []
-    for path in [*sorted(root.glob("src/cli/**/*.cpp")), *sorted(root.glob("src/profiler/export/*json.cpp")),
-                 root / "src/profiler/annotate/annotation_json.cpp"]:
+    for path in [*sorted(root.glob("src/cli/**/*.cpp")), *sorted(root.glob("src/profiler/*/*json.cpp"))]:
         found = {a or b for a, b in KEY.findall(path.read_text())}
         if found and section_of(path) is None:
             wrong.append(f"{path.relative_to(root)} prints {sorted(found)[0]}, and is of no section")
