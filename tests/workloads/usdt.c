@@ -4,6 +4,7 @@
  * listens. Prints how often: "always N" and "guarded N". */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Counts who listens to test:guarded. */
 __attribute__((section(".probes"), used)) volatile unsigned short guarded_semaphore;
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const int calls = atoi(argv[1]);
   int guarded = 0;
+  usleep(300000); /* for the profiler to have seen the program */
   for (int i = 0; i < calls; i++) {
     if (i % 2 == 0)
       probe_even();
