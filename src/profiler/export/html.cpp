@@ -20,7 +20,6 @@ namespace windlass::exporter {
 
 namespace {
 
-using profile::kNone;
 using profile::ValueType;
 
 // Everything that the numbers of the table stand for, as the page's script reads it (page_table.js).
