@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <utility>
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -84,7 +85,8 @@ class Keys {
     if (header_ == nullptr) {
       if (is_published()) return WINDLASS_UNSUPPORTED;
       if (!map()) return WINDLASS_SYSTEM;
-      ::pthread_atfork([] { keys().lock_.lock(); }, [] { keys().lock_.unlock(); }, [] { keys().on_child(); });
+      if (!std::exchange(follows_forks_, true))
+        ::pthread_atfork([] { keys().lock_.lock(); }, [] { keys().lock_.unlock(); }, [] { keys().on_child(); });
     }
     name.copy(names_[count].data(), name.size());
     publish(count + 1);
@@ -177,7 +179,8 @@ class Keys {
   }
 
   std::mutex lock_;
-  Header* header_ = nullptr;
+  Header* header_ = nullptr;  // null, too, in a child of fork() that got no memory for it
+  bool follows_forks_ = false;
   std::uint64_t last_ = 0;
   std::atomic<std::uint32_t> count_ = 0;
   std::array<std::array<char, WINDLASS_MAX_LABEL_NAME + 1>, WINDLASS_MAX_LABEL_KEYS> names_{};

@@ -56,9 +56,12 @@ class Change {
 
 // Where the label is, or the end.
 std::size_t find(std::uint32_t key) {
-  std::size_t at = 0;
-  while (at < t_record.size && t_record.attributes[at] != key) at += 2u + t_record.attributes[at + 1];
-  return at;
+  const std::size_t end = t_record.size;
+  for (std::size_t at = 0, size = 0; at + 2 <= end; at += size) {
+    size = 2u + t_record.attributes[at + 1];
+    if (t_record.attributes[at] == key && at + size <= end) return at;
+  }
+  return end;
 }
 
 windlass_status set(std::uint32_t key, const char* value, std::size_t size) {
@@ -97,6 +100,8 @@ windlass_status windlass_set_thread_label(uint32_t key, const char* value) {
 windlass_status windlass_thread_label(uint32_t key, char* value, size_t size) {
   if (key >= windlass::capi::label_key_count() || value == nullptr || size <= WINDLASS_MAX_LABEL_VALUE)
     return WINDLASS_INVALID;
+  if (*windlass_thread_context() == &t_record && t_record.valid == 0)
+    return WINDLASS_LIMIT;  // in the midst of a change
   const std::size_t at = find(key);
   const std::size_t length = at < t_record.size ? t_record.attributes[at + 1] : 0;
   if (length != 0) std::memcpy(value, t_record.attributes + at + 2, length);
