@@ -66,15 +66,15 @@ std::vector<Label> decode_goroutine(std::span<const std::byte> text) {
   return sorted(std::move(found));
 }
 
-std::vector<Label> ThreadLabels::decode(std::uint32_t tgid, std::span<const std::byte> text, std::uint64_t now) {
+DecodedLabels ThreadLabels::decode(std::uint32_t tgid, std::span<const std::byte> text, std::uint64_t now) {
   if (keys_.size() >= kMostProcesses && !keys_.contains(tgid)) keys_.clear();
   Keys& keys = keys_[tgid];
   DecodedLabels decoded = decode_context(text, keys.names);
-  if (!decoded.unknown || now < keys.next_read || !read_) return std::move(decoded.labels);
+  if (!decoded.unknown || now < keys.next_read || !read_) return decoded;
   if (auto names = read_(tgid)) keys.names = std::move(*names);
   decoded = decode_context(text, keys.names);
   if (decoded.unknown) keys.next_read = now + kReadInterval;
-  return std::move(decoded.labels);
+  return decoded;
 }
 
 bool ThreadLabels::take(const wl_event_head& head, std::size_t size, std::uint64_t now) {
@@ -84,14 +84,28 @@ bool ThreadLabels::take(const wl_event_head& head, std::size_t size, std::uint64
   const bool of_goroutine = event.kind == WL_LABELS_GO_MAP || event.kind == WL_LABELS_GO_SLICE;
   if (known_.size() >= ProcessLabelSets::kMostSets && !known_.contains(head.labels)) return true;
   Known& known = known_[head.labels];
-  known = {head.tgid, of_goroutine ? decode_goroutine(text) : decode(head.tgid, text, now), {}};
+  known = {.tgid = head.tgid, .labels = {}};
+  if (of_goroutine) {
+    known.labels = decode_goroutine(text);
+    return true;
+  }
+  DecodedLabels decoded = decode(head.tgid, text, now);
+  known.labels = std::move(decoded.labels);
+  if (decoded.unknown) known.text.assign(text.begin(), text.end());
   return true;
 }
 
-std::uint32_t ThreadLabels::of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets) {
+std::uint32_t ThreadLabels::of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets,
+                               std::uint64_t now) {
   const auto found = known_.find(labels);
   if (labels == 0 || found == known_.end()) return of_process;
   Known& known = found->second;
+  if (!known.text.empty()) {  // the process may have published the names since
+    DecodedLabels decoded = decode(known.tgid, known.text, now);
+    if (decoded.labels != known.labels) known.sets.clear();
+    known.labels = std::move(decoded.labels);
+    if (!decoded.unknown) known.text.clear();
+  }
   const auto [set, is_new] = known.sets.try_emplace(of_process, of_process);
   if (is_new) set->second = sets.with(of_process, known.labels);
   return set->second;

@@ -43,7 +43,8 @@ class ThreadLabels {
   bool take(const wl_event_head& head, std::size_t size, std::uint64_t now = monotonic_ns());
   // The number of the set of a sample with these labels, in a process with the labels `of_process`; that, if the labels
   // are not known.
-  [[nodiscard]] std::uint32_t of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets);
+  [[nodiscard]] std::uint32_t of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets,
+                                 std::uint64_t now = monotonic_ns());
   // A process runs another program from now on.
   void on_exec(std::uint32_t tgid) { keys_.erase(tgid); }
   void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
@@ -53,14 +54,15 @@ class ThreadLabels {
     std::vector<std::string> names;
     std::uint64_t next_read = 0;
   };
-  [[nodiscard]] std::vector<Label> decode(std::uint32_t tgid, std::span<const std::byte> text, std::uint64_t now);
+  [[nodiscard]] DecodedLabels decode(std::uint32_t tgid, std::span<const std::byte> text, std::uint64_t now);
 
   ReadKeys read_;
   std::unordered_map<std::uint32_t, Keys> keys_;  // by tgid
   struct Known {
     std::uint32_t tgid = 0;
     std::vector<Label> labels;
-    std::unordered_map<std::uint32_t, std::uint32_t> sets;  // by the process's set
+    std::vector<std::byte> text{};                            // while a key in it has no name
+    std::unordered_map<std::uint32_t, std::uint32_t> sets{};  // by the process's set
   };
   std::unordered_map<std::uint64_t, Known> known_;  // by wl_event_head::labels
 };

@@ -132,6 +132,18 @@ TEST(ThreadLabels, JoinThoseOfTheProcess) {
   EXPECT_EQ(labels.of(process, 5, sets), process);
 }
 
+// A library publishes the names behind its first label.
+TEST(ThreadLabels, WithoutANameWaitForIt) {
+  std::optional<std::vector<std::string>> names;
+  ThreadLabels labels([&](std::uint32_t) { return names; });
+  ProcessLabelSets sets;
+  EXPECT_TRUE(labels.take(sent(5, "\0\2/a"sv).event.head, sizeof(Sent), 1));
+  EXPECT_EQ(labels.of(0, 5, sets, 2), 0u);
+  names = {{"route"}};
+  EXPECT_EQ(labels.of(0, 5, sets, 3), 0u) << "it is not looked for again so soon";
+  EXPECT_EQ(text(sets.sets()[labels.of(0, 5, sets, 2 + ThreadLabels::kReadInterval)]), "route=/a ");
+}
+
 TEST(ThreadLabels, ThatAreCutOffAreMalformed) {
   ThreadLabels labels;
   const Sent whole = sent(5, "\0\2/a"sv);
