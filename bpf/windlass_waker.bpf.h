@@ -53,10 +53,12 @@ SEC("raw_tp/sched_waking")
 int BPF_PROG(windlass_waking, struct task_struct* woken) {
   __u32 thread = BPF_CORE_READ(woken, pid);
   struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
-  if (!wait || !wait->since) return 0;
+  if (!wait) return 0;
+  __u64 since = wait->since; /* read ahead of the time, which is later then */
+  if (!since) return 0;
   if (wl_walked_wakers == WL_WAKERS_OF_LOCKS && !wait->may_be_lock) return 0;
   __u64 now = bpf_ktime_get_ns();
-  if (now - wait->since < wl_shortest_wait) return 0;
+  if (now < since || now - since < wl_shortest_wait) return 0;
   struct wl_waker waker = {};
   wl_take_waker(ctx, &waker, now);
   wl_join_waker(wait, &waker, bpf_ktime_get_ns());
