@@ -43,10 +43,11 @@ std::map<std::string, double> times_in(const std::string& output) {
   return times;
 }
 
-// In s. A busy machine loses ticks, and so does one whose host takes its processors; an emulated one loses more.
-double tolerance(double seconds) {
-  return std::getenv("WINDLASS_EMULATED") != nullptr ? 0.2 * seconds + 0.1 : 0.2 * seconds + 0.05;
-}
+// In s: how much more samples may say than the program, whose clock it is.
+double tolerance(double seconds) { return 0.1 * seconds + 0.05; }
+// How little they may. A busy machine loses ticks, and so does one whose host takes its processors. A recorder that is
+// late does not know the program yet. Emulated, both are the rule.
+double least_of(double seconds) { return std::getenv("WINDLASS_EMULATED") != nullptr ? 1e-3 : 0.5 * seconds; }
 
 class ThreadLabels : public testing::Test {
  protected:
@@ -82,7 +83,8 @@ class ThreadLabels : public testing::Test {
     for (const std::string& value : values) {
       ASSERT_TRUE(times_.contains(value)) << output_;
       const double expected = times_[value] * 1e-9;
-      EXPECT_NEAR(found[value], expected, tolerance(expected)) << key << "=" << value;
+      EXPECT_LE(found[value], expected + tolerance(expected)) << key << "=" << value;
+      EXPECT_GE(found[value], least_of(expected)) << key << "=" << value;
       found.erase(value);
     }
     found.erase("");
@@ -135,8 +137,9 @@ TEST_F(ThreadLabels, WithIds) {
   expect_all();
   std::map<std::string, double> traces = seconds_by("trace_id"), spans = seconds_by("span_id");
   const double expected = (times_["/a"] + times_["/b"]) * 1e-9;
-  EXPECT_NEAR(traces["ab000000000000000000000000000000"], expected, tolerance(expected));
-  EXPECT_NEAR(spans["cd00000000000000"], expected, tolerance(expected));
+  EXPECT_LE(traces["ab000000000000000000000000000000"], expected + tolerance(expected));
+  EXPECT_GE(traces["ab000000000000000000000000000000"], least_of(expected));
+  EXPECT_EQ(spans["cd00000000000000"], traces["ab000000000000000000000000000000"]);
 }
 
 TEST_F(ThreadLabels, NoneIfNotWanted) {
