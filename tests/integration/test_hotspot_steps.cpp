@@ -44,10 +44,12 @@ class HotSpotWays {
              !judge_.jumps_anywhere(before);
     };
     // Linkers of method handles take the last argument off the stack; the callee's frame is built on what they leave,
-    // and taken down again. Nothing returns from linkers, nor to where it is in a codelet.
+    // and taken down again. Nothing returns from linkers, nor to where it is in a codelet. An exception leaves a frame
+    // by a jump, within the codelet that handles exceptions.
     judge.ways.drops_arguments = [this](std::uint64_t before, std::uint64_t now) {
       const Blob& from = blob(before);
-      return from.kind == Blob::Kind::kLinkers || (from.kind == Blob::Kind::kCodelet && blob(now).begin == from.begin);
+      return from.kind == Blob::Kind::kLinkers ||
+             (from.kind == Blob::Kind::kCodelet && blob(now).begin == from.begin && !judge_.jumps_anywhere(before));
     };
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
@@ -139,6 +141,7 @@ struct Way {
   const char* seconds;    // that it runs before
   std::size_t functions;  // met at least in a whole run
   const char* program = "Chains";
+  const char* work = "step";
 };
 
 class HotSpotSteps : public ::testing::TestWithParam<Way> {};
@@ -151,7 +154,7 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
   if (adapters) options.insert(options.end(), test::kAdapterOptions.begin(), test::kAdapterOptions.end());
   for (const std::string& launcher : test::java_launchers()) {
     SCOPED_TRACE(launcher);
-    const test::JavaProgram program(launcher, options, {"step", GetParam().seconds}, GetParam().program);
+    const test::JavaProgram program(launcher, options, {GetParam().work, GetParam().seconds}, GetParam().program);
     ASSERT_FALSE(program.printed().empty());
     const pid_t thread = main_thread(program.pid());
     ASSERT_TRUE(test::stop(thread));
@@ -178,6 +181,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,
                                            Way{"c1", "-XX:TieredStopAtLevel=1", "2", 50},
                                            Way{"c2", "-XX:-TieredCompilation", "4", 15},
                                            Way{"tiers", "-Xshare:auto", "0.5", 15},
+                                           Way{"interpreted_throwing", "-Xint", "0.1", 5, "Chains", "throw"},
+                                           Way{"c1_throwing", "-XX:TieredStopAtLevel=1", "1", 5, "Chains", "throw"},
                                            Way{"c1_adapters", "-XX:TieredStopAtLevel=1", "3", 100, "Adapters"},
                                            Way{"c2_adapters", "-XX:-TieredCompilation", "6", 50, "Adapters"}),
                          [](const auto& way) { return std::string(way.param.name); });

@@ -87,22 +87,23 @@ public class Chains {
   static final Step[] kSteps = {Chains::left, Chains::alloc, Chains::locked, Chains::thrown, Chains::text,
                                 new Box<Long>(7L) { public int go(int n) { return left(n % 6); } }};
 
-  static void work(double seconds) {
+  static void work(double seconds, Step[] steps) {
     long end = System.nanoTime() + (long) (seconds * 1e9);
-    for (int i = 0; System.nanoTime() < end; ++i) sink += kSteps[i % kSteps.length].go(i % 1000);
+    for (int i = 0; System.nanoTime() < end; ++i) sink += steps[i % steps.length].go(i % 1000);
   }
 
   public static void main(String[] arguments) throws Exception {
     if (arguments[0].equals("stack")) new Box<String>("x").go(3);
     if (arguments[0].equals("work")) {
-      work(Double.parseDouble(arguments[1]));
+      work(Double.parseDouble(arguments[1]), kSteps);
       return;
     }
-    if (arguments[0].equals("step")) {
-      work(Double.parseDouble(arguments[1]));
+    if (arguments[0].equals("step") || arguments[0].equals("throw")) {
+      Step[] steps = arguments[0].equals("throw") ? new Step[] {Chains::thrown} : kSteps;
+      work(Double.parseDouble(arguments[1]), steps);
       System.out.println("READY");
       System.out.flush();
-      work(1e6);
+      work(1e6, steps);
     }
   }
 }
