@@ -109,7 +109,7 @@ int run_report(const ReportArguments& options) {
 void register_report(CLI::App& app, int& status) {
   auto options = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
-  command->add_option("FILE", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
+  command->add_option("FILE", options->file, "a profile that record wrote, or another tool (perf.data, folded stacks, ...); - is standard input")
       ->required()
       ->type_name("FILE");
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,8 +79,9 @@ std::uint64_t PerfCodeFile::bias_of(const PerfMapping& mapping) const {
   return mapping.begin - address.value_or(mapping.file_offset);
 }
 
-PerfCode::PerfCode(const PerfFile& file, ProfileBuilder& builder, std::string cache)
-    : file_(file), builder_(builder), cache_(cache.empty() ? default_cache() : std::move(cache)) {
+PerfCode::PerfCode(const PerfFile& file, ProfileBuilder& builder, PerfFilePlaces places)
+    : file_(file), builder_(builder), places_(std::move(places)) {
+  if (places_.cache.empty()) places_.cache = default_cache();
   profile::Module kernel{.path = "[kernel]", .is_kernel = true};
   for (const char* name : {"[kernel.kallsyms]", "[guest.kernel.kallsyms]"})
     if (const auto id = file.build_ids.find(name); id != file.build_ids.end() && kernel.build_id.empty())
@@ -89,9 +91,13 @@ PerfCode::PerfCode(const PerfFile& file, ProfileBuilder& builder, std::string ca
 
 bool PerfCode::is_running_kernel(std::uint64_t text) const {
   const std::string& recorded = builder_.edit().modules[kernel_].build_id;
-  if (recorded.empty() || recorded != running_kernel_build_id()) return false;
+  utsname running{};
+  ::uname(&running);
+  // perf leaves the build id out of streams and of compressed recordings.
+  if (recorded.empty() ? file_.release != running.release : recorded != running_kernel_build_id()) return false;
   // It may have moved since (KASLR).
-  return text == 0 || text == running_kernel_symbol("_text") || text == running_kernel_symbol("_stext");
+  if (text == 0) return !recorded.empty();
+  return text == running_kernel_symbol("_text") || text == running_kernel_symbol("_stext");
 }
 
 const PerfCodeFile& PerfCode::of(const PerfMapping& mapping, const PerfProcesses& processes, std::uint32_t pid) {
@@ -103,7 +109,7 @@ const PerfCodeFile& PerfCode::of(const PerfMapping& mapping, const PerfProcesses
   known = std::make_unique<PerfCodeFile>();
   known->generated = generated;
   profile::Module module{.path = generated ? "[anon]" : mapped.path, .pid = generated ? pid : 0};
-  if (!generated) open(mapped, *known, module);
+  if (!generated && places_.open) open(mapped, *known, module);
   known->module = builder_.add_module(std::move(module));
   return *known;
 }
@@ -118,9 +124,9 @@ void PerfCode::open(const PerfMappedFile& mapped, PerfCodeFile& to, profile::Mod
       mapped.path.ends_with(kDeleted) ? mapped.path.substr(0, mapped.path.size() - kDeleted.size()) : mapped.path;
   std::vector<std::string> places;
   if (path.starts_with('/')) places.push_back(path);
-  if (wanted.build_id.size() > 2 && !cache_.empty())
+  if (wanted.build_id.size() > 2 && !places_.cache.empty())
     for (const char* name : {"elf", "vdso"})
-      places.push_back(fmt::format("{}/.build-id/{}/{}/{}", cache_, wanted.build_id.substr(0, 2),
+      places.push_back(fmt::format("{}/.build-id/{}/{}/{}", places_.cache, wanted.build_id.substr(0, 2),
                                    wanted.build_id.substr(2), name));
   // An old record of a mapping tells nothing but the path.
   const bool certain = wanted.build_id.empty() && wanted.inode == 0;

@@ -1,7 +1,7 @@
 // The code of a recording's files: opened here if they are the files that were mapped, as modules of the profile and
 // as sources of rows.
 //
-// A file is looked for under its path, then in perf's cache of files by build id (~/.debug, or `cache`). Its build id
+// A file is looked for under its path, then in perf's cache of files by build id. Its build id
 // decides, else its inode. What is not found has no rows and no names.
 #pragma once
 
@@ -22,6 +22,11 @@
 
 namespace windlass::importer {
 
+struct PerfFilePlaces {
+  bool open = true;     // false: no file is opened, as if none were here
+  std::string cache{};  // of perf; empty: ~/.debug
+};
+
 struct PerfCodeFile {
   std::uint32_t module = profile::kNone;  // of the profile
   MappedFile file;
@@ -36,8 +41,8 @@ struct PerfCodeFile {
 
 class PerfCode {
  public:
-  // `file` and `builder` must outlive it. `cache`: empty is ~/.debug.
-  PerfCode(const PerfFile& file, ProfileBuilder& builder, std::string cache);
+  // `file` and `builder` must outlive it.
+  PerfCode(const PerfFile& file, ProfileBuilder& builder, PerfFilePlaces places);
 
   // By PerfMapping::file. Code that is in no file is the process's own.
   [[nodiscard]] const PerfCodeFile& of(const PerfMapping& mapping, const PerfProcesses& processes, std::uint32_t pid);
@@ -53,7 +58,7 @@ class PerfCode {
 
   const PerfFile& file_;
   ProfileBuilder& builder_;
-  std::string cache_;
+  PerfFilePlaces places_;
   std::uint32_t kernel_;
   std::unordered_map<std::uint64_t, std::unique_ptr<PerfCodeFile>> files_;  // by number, and by process if generated
 };

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "profiler/import/perf_code.h"
 #include "profiler/import/perf_file.h"
 #include "profiler/import/perf_layout.h"
 #include "profiler/import/perf_processes.h"
@@ -35,8 +34,8 @@ std::string name_of(const PerfAttr& attr) {
 
 class PerfDataReader {
  public:
-  PerfDataReader(const PerfFile& file, const Limits& limits, const std::string& cache)
-      : file_(file), builder_(limits), code_(file, builder_, cache), unwinder_(code_, processes_) {
+  PerfDataReader(const PerfFile& file, const Limits& limits, const PerfFilePlaces& places)
+      : file_(file), builder_(limits), code_(file, builder_, places), unwinder_(code_, processes_) {
     events_.assign(file.attrs.size(), kNone);
   }
 
@@ -190,10 +189,10 @@ class PerfDataReader {
 
 }  // namespace
 
-Expected<PerfProfile> read_perf_data(ByteView bytes, const Limits& limits, const std::string& cache) {
+Expected<PerfProfile> read_perf_data(ByteView bytes, const Limits& limits, const PerfFilePlaces& places) {
   const auto file = read_perf_file(bytes, limits);
   if (!file) return Failure(file.error());
-  return PerfDataReader(*file, limits, cache).read();
+  return PerfDataReader(*file, limits, places).read();
 }
 
 }  // namespace windlass::importer

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/import/perf_code.h"
 #include "profiler/import/profile_builder.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -20,8 +21,7 @@ struct PerfProfile {
   std::vector<std::string> notes{};  // what could not be read and why, for people
 };
 
-// `cache`: perf's cache of files by build id; empty: ~/.debug.
 [[nodiscard]] Expected<PerfProfile> read_perf_data(ByteView bytes, const Limits& limits = {},
-                                                   const std::string& cache = {});
+                                                   const PerfFilePlaces& places = {});
 
 }  // namespace windlass::importer
