@@ -150,6 +150,7 @@ struct pt_regs___kernel {
 #define PF_KTHREAD 0x00200000
 #define PF_IO_WORKER 0x00000010   /* of io_uring; since Linux 5.12 */
 #define PF_USER_WORKER 0x00004000 /* of vhost, and of io_uring; up to Linux 5.16 the bit said something else */
+#define TASK_UNINTERRUPTIBLE 0x00000002
 #define TASK_DEAD 0x00000080
 #define TASK_STOPPED_BITS 0x0000800c /* __TASK_STOPPED, __TASK_TRACED, TASK_FROZEN (Linux 6.1) */
 #define VM_EXEC 0x00000004

@@ -26,6 +26,7 @@
 #include "windlass_event.bpf.h"
 #include "windlass_filter.bpf.h"
 #include "windlass_ids.bpf.h"
+#include "windlass_labels.bpf.h"
 #include "windlass_machine.bpf.h"
 #include "windlass_options.bpf.h"
 #include "windlass_process.bpf.h"
@@ -107,7 +108,10 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   s->key = key;
   struct wl_count* known = bpf_map_lookup_elem(&counts, &key);
   if (known && known->told) {
-    if (s->repeats) __sync_fetch_and_add(&known->count, 1);
+    if (s->repeats) {
+      __sync_fetch_and_add(&known->count, 1);
+      wl_tell_time(st, &key, s->event.head.event, bpf_ktime_get_ns(), 0);
+    }
     st->counted++;
     return 0;
   }
@@ -285,6 +289,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
+    if (trail->process.labels.kind) wl_take_labels(s, trail);
     __u32 cpu = s->event.head.cpu;
     struct wl_memo* m = bpf_map_lookup_elem(&memo, &cpu);
     if (m) wl_walk(s, m, trail);
@@ -326,8 +331,17 @@ WL_INLINE void wl_give_back(struct wl_scratch* s) {
   if (wl_can_be_interrupted) s->busy = 0;
 }
 
-/* Begins a sample of the running thread. 0 if it is not wanted, or cannot be. */
-WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
+/* Is the running thread recorded? */
+WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
+  __u32 tgid = ids >> 32;
+  if ((__u32)ids == 0) return 0;
+  if (!wl_has_process(trail, tgid, (__u32)ids) && !wl_is_sampled(tgid)) return 0; /* only targets are kept */
+  return !wl_filters.used || wl_passes_filters((__u64)bpf_get_current_task());
+}
+
+/* Begins a sample of the running thread. 0 if it is not wanted, or cannot be. `all`: threads that are not recorded are
+ * wanted, too, under the number 0. */
+WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all) {
   __u32 key = bpf_get_smp_processor_id();
   struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
@@ -336,23 +350,21 @@ WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
   __u64 ids = wl_current_ids();
   struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
   __u32 cpu = key;
-  key = ids >> 32;
   st->samples++;
-  int known = wl_has_process(trail, key, (__u32)ids); /* only targets are kept */
-  if ((__u32)ids == 0 || (!known && !wl_is_sampled(key))) {
-    st->idle++;
-    return 0;
-  }
-  if (wl_filters.used && !wl_passes_filters((__u64)bpf_get_current_task())) {
-    st->idle++;
-    return 0;
+  if (!wl_is_recorded(trail, ids)) {
+    ids = 0;
+    if (!all) {
+      st->idle++;
+      return 0;
+    }
   }
   if (wl_is_taken(s, st)) return 0;
   s->event.head.cpu = cpu;
   s->event.head.event = event;
   s->event.head.reason = 0;
-  s->event.head.tgid = key;
+  s->event.head.tgid = ids >> 32;
   s->event.head.tid = (__u32)ids;
+  s->event.head.labels = 0;
   s->event.kernel_frames = 0;
   s->repeats = 1;
   s->taken_words = 0;
@@ -363,6 +375,8 @@ WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) {
   sample->trail = trail;
   return 1;
 }
+
+WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) { return wl_begin_sample_of(sample, event, 0); }
 
 /* Walks the user stack behind the kernel's, and hands out the sample. */
 WL_INLINE void wl_finish_sample(struct wl_sample* sample) {
@@ -403,3 +417,4 @@ int windlass_probe(struct pt_regs* ctx) {
 }
 
 #include "windlass_wait.bpf.h"
+#include "windlass_waker.bpf.h"

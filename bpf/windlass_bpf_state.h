@@ -10,6 +10,7 @@
 #include "windlass_types.h"
 
 #define WL_MAX_MODULES 65536u
+#define WL_KNOWN_LABELS 65536u /* A power of two. */
 
 struct wl_cpu_stats {
   __u64 samples;
@@ -29,6 +30,7 @@ struct wl_cpu_stats {
   __u64 waits;       /* that ended and were counted */
   __u64 short_waits; /* shorter than asked for */
   __u64 lost_waits;  /* without room for them */
+  __u64 lost_times;  /* without room for their wl_time_event */
   __u64 ends[WL_END_COUNT];
 };
 

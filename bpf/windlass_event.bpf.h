@@ -20,4 +20,25 @@ WL_INLINE __u64 wl_wakeup(void) {
   return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
+/* When a sample was taken, or a wait began, that is counted under the key. */
+WL_INLINE void wl_tell_time(struct wl_cpu_stats* st, const struct wl_stack_key* key, __u16 event, __u64 time,
+                            __u64 lasted) {
+  if (!wl_timeline) return;
+  struct wl_time_event* told = bpf_ringbuf_reserve(&events, sizeof *told, 0);
+  if (!told) {
+    st->lost_times++;
+    return;
+  }
+  told->head.type = WL_EVENT_TIME;
+  told->head.event = event;
+  told->head.reason = 0;
+  told->head.cpu = 0;
+  told->head.time = time;
+  told->head.tgid = key->tgid;
+  told->head.tid = key->tid;
+  told->hash = key->hash;
+  told->lasted = lasted;
+  bpf_ringbuf_submit(told, wl_wakeup());
+}
+
 #endif

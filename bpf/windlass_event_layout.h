@@ -21,14 +21,17 @@
 #define WL_COMM 16
 
 enum wl_event_type {
-  WL_EVENT_STACK = 1, /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
-                       * kernel. Samples of a stack = its events + its count. Of a wait: its begin, which counts when
-                       * it ends. */
-  WL_EVENT_RAW = 2,   /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
-  WL_EVENT_EXEC = 3,  /* A wl_process_event. */
-  WL_EVENT_FORK = 4,  /* A wl_process_event. */
-  WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
-  WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+  WL_EVENT_STACK = 1,  /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
+                        * kernel. Samples of a stack = its events + its count. Of a wait: its begin, which counts when
+                        * it ends. */
+  WL_EVENT_RAW = 2,    /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
+  WL_EVENT_EXEC = 3,   /* A wl_process_event. */
+  WL_EVENT_FORK = 4,   /* A wl_process_event. */
+  WL_EVENT_EXIT = 5,   /* A wl_process_event: the last thread has ended. */
+  WL_EVENT_UNMAP = 6,  /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+  WL_EVENT_TIME = 7,   /* A wl_time_event, with wl_timeline: of a sample that is only counted, or a wait that ended. */
+  WL_EVENT_LABELS = 8, /* A wl_label_event: before the first sample that has the labels. */
+  WL_EVENT_WAKER = 9,  /* A wl_waker_event: whoever ended a wait. */
 };
 
 /* What a thread waits for (wl_event_head.reason); 0: the sample is no wait. */
@@ -38,6 +41,7 @@ enum wl_wait_reason {
   WL_WAIT_IO = 3,        /* For a block device (task_struct.in_iowait). */
   WL_WAIT_OTHER = 4,     /* In a system call of another machine's numbers. */
   WL_WAIT_STOPPED = 5,   /* By a signal, a debugger or the freezer of cgroups. */
+  WL_WAIT_ENDED = 6,     /* Not at all: the stack is of a thread that ends another one's wait, and counts nothing. */
   WL_WAIT_SYSCALL = 16,  /* And above: in the system call of this number, behind 16. */
 };
 
@@ -60,7 +64,11 @@ struct wl_wait {
   __u64 since; /* CLOCK_MONOTONIC ns; 0: it does not. */
   __u64 ran;   /* The thread's CPU time then, in ns. */
   struct wl_stack_key key;
+  __u64 may_be_lock; /* 1: the thread may wait for a lock. Which futexes are locks is told by the agent. */
 };
+
+/* Whose wakers are walked. */
+enum wl_wakers { WL_WAKERS_NONE = 0, WL_WAKERS_OF_LOCKS = 1, WL_WAKERS_OF_ALL = 2 };
 
 struct wl_event_head {
   __u16 type;   /* wl_event_type */
@@ -71,6 +79,13 @@ struct wl_event_head {
   __u32 tgid;
   __u32 tid;
   char comm[WL_COMM];
+  __u64 labels; /* Of a sample, and of a wl_label_event: which labels its thread has; 0: none. */
+};
+
+struct wl_label_event {
+  struct wl_event_head head;
+  __u32 kind; /* wl_label_kind */
+  __u32 size; /* Bytes of a wl_label_text behind this. */
 };
 
 struct wl_stack_event {
@@ -147,6 +162,20 @@ struct wl_raw_event {
   __u64 interpreted_frames;
   /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
    * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */
+};
+
+struct wl_time_event {
+  struct wl_event_head head; /* Without comm. The time is the sample's, or that of the wait's begin. */
+  __u64 hash;                /* With the head's tgid and tid: the stack's key. */
+  __u64 lasted;              /* Of a wait: ns. */
+};
+
+/* Of a wait that is about to end. */
+struct wl_waker_event {
+  struct wl_event_head head; /* The thread that waits, and the name of the one that ends the wait; empty: nobody ran. */
+  __u64 hash;                /* Of the wait's key from now on. */
+  __u64 wait_hash;           /* Of its key before. */
+  struct wl_stack_key waker; /* Of the stack of the one that ends it; hash 0: there is none. */
 };
 
 struct wl_process_event {

@@ -12,7 +12,8 @@
 #define WL_CONTEXT_PC(regs) ((regs).pc)
 #define WL_TASK_PC(regs) ((regs)->pc)
 #define WL_TASK_SYSCALL(regs) ((regs)->syscallno) /* negative: in an exception */
-#define WL_PSTATE_AARCH32 0x10                    /* PSR_MODE32_BIT */
+#define WL_CALL_FUTEX 98
+#define WL_PSTATE_AARCH32 0x10 /* PSR_MODE32_BIT */
 
 /* 32-bit code's, which nobody unwinds. */
 WL_INLINE int wl_is_compat(const struct pt_regs___kernel* regs) { return (regs->pstate & WL_PSTATE_AARCH32) != 0; }
@@ -35,6 +36,7 @@ WL_INLINE __u64 wl_gs_base(const struct task_struct* task) { return 0; }
 #define WL_CONTEXT_PC(regs) ((regs).rip)
 #define WL_TASK_PC(regs) ((regs)->ip)
 #define WL_TASK_SYSCALL(regs) ((int)(regs)->orig_ax) /* negative: in an exception */
+#define WL_CALL_FUTEX 202
 #define WL_USER32_CS 0x23
 #define WL_COMPAT_MACHINE WL_MACHINE_I386
 

@@ -91,6 +91,15 @@ struct {
   __type(value, struct wl_learned);
 } learned SEC(".maps");
 
+/* The labels that were sent last, by the low bits of their hash. No hash of the kernel's: programs that interrupt each
+ * other use it, and others may be sent again. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, WL_KNOWN_LABELS);
+  __type(key, __u32);
+  __type(value, __u64);
+} known_labels SEC(".maps");
+
 struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, 1u << 24);

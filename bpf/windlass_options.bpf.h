@@ -13,10 +13,13 @@ const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
 const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
 const volatile __u64 wl_wakeup_bytes = 1u << 20;
 const volatile __u8 wl_filter = 0;
-const volatile __u16 wl_clock_event = 0;         /* the number of the event "cpu" */
-const volatile __u16 wl_wait_event = 1;          /* the number of the event "off-cpu" */
-const volatile __u8 wl_has_counters = 0;         /* events of perf besides the clock */
-const volatile __u8 wl_can_be_interrupted = 0;   /* a program that takes samples, by another one */
+const volatile __u16 wl_clock_event = 0;       /* the number of the event "cpu" */
+const volatile __u16 wl_wait_event = 1;        /* the number of the event "off-cpu" */
+const volatile __u8 wl_has_counters = 0;       /* events of perf besides the clock */
+const volatile __u8 wl_can_be_interrupted = 0; /* a program that takes samples, by another one */
+const volatile __u8 wl_locks_only = 0;         /* waits that cannot be for a lock are left out */
+const volatile __u8 wl_walked_wakers = WL_WAKERS_NONE;
+const volatile __u8 wl_timeline = 0;             /* each sample's time is told */
 const volatile __u64 wl_shortest_wait = 0;       /* ns; shorter ones are counted, but not as samples */
 const volatile __u32 wl_walks_per_window = 6711; /* of waits, on a CPU, in 2^WL_RAW_WINDOW_SHIFT ns: 50,000 a second */
 

@@ -24,6 +24,7 @@ WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 addres
   event->head.cpu = bpf_get_smp_processor_id();
   event->head.time = bpf_ktime_get_ns();
   event->head.tgid = tgid;
+  event->head.labels = 0;
   event->head.tid = (__u32)wl_current_ids();
   bpf_get_current_comm(event->head.comm, sizeof event->head.comm);
   event->epoch = epoch;

@@ -5,6 +5,7 @@
 #ifndef WINDLASS_PROCESS_LAYOUT_H
 #define WINDLASS_PROCESS_LAYOUT_H
 
+#include "windlass_labels_layout.h"
 #include "windlass_types.h"
 
 /* A process's mapping set, an object of the arena: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
@@ -93,6 +94,7 @@ struct wl_process {
   __u32 flags; /* WL_PROCESS_INTERPRETED */
   __u64 epoch; /* Must be the process's current epoch. exec, fork and unmap give the process a new epoch, which their
                 * event has. */
+  struct wl_label_source labels; /* Of its threads. */
 };
 
 #endif

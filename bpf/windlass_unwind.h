@@ -13,6 +13,7 @@
 #include "windlass_cursor.h"
 #include "windlass_event_layout.h"
 #include "windlass_interpreter_layout.h"
+#include "windlass_labels_layout.h"
 #include "windlass_learned_layout.h"
 #include "windlass_process_layout.h"
 #include "windlass_table_layout.h"
@@ -177,6 +178,20 @@ struct wl_unwind {
 /* A power of two over kernel + user + 2 * interpreted frames, so that an index can be masked. */
 #define WL_FRAME_SLOTS 16384u
 
+/* The labels of the thread at hand (windlass_labels.h). The event and the text stand together, as they go into the
+ * ring. */
+struct wl_labels {
+  struct wl_label_source source;
+  __u64 value;      /* The word read last. */
+  __u64 words[4];   /* Others that were read. */
+  __u64 bucket[33]; /* Of Go's map, without the pointer to the next. */
+  __u64 hash;       /* Of the text so far. */
+  __u32 count;      /* Go: labels so far. */
+  __u32 size;       /* Bytes of the text. */
+  struct wl_label_event event;
+  union wl_label_text text;
+};
+
 /* A sample in work. The event and its frames stand together, as they go into the ring. */
 struct wl_scratch {
   struct wl_unwind unwind;
@@ -192,6 +207,7 @@ struct wl_scratch {
   __u64 taken_words;
   __u64 taken[WL_MAX_TAKEN_WORDS];
   struct wl_trail_walk trail;
+  struct wl_labels labels;
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };

@@ -11,12 +11,14 @@
 #define WINDLASS_WAIT_BPF_H
 
 WL_INLINE void wl_book_wait(struct wl_cpu_stats* st, struct wl_wait* wait, __u64 waited) {
+  __u64 since = wait->since;
   wait->since = 0;
   if (waited < wl_shortest_wait) {
     st->short_waits++;
     return;
   }
   st->waits++;
+  wl_tell_time(st, &wait->key, wl_wait_event, since, waited);
   struct wl_count* count = bpf_map_lookup_elem(&counts, &wait->key);
   if (count) {
     __sync_fetch_and_add(&count->count, 1);
@@ -40,22 +42,25 @@ WL_INLINE void wl_end_wait(struct wl_cpu_stats* st, struct task_struct* task, __
 WL_INLINE void wl_end_unseen(struct wl_cpu_stats* st, struct wl_wait* wait, __u64 ran, __u64 now) {
   __u64 passed = now - wait->since, ran_for = ran - wait->ran;
   if (wait->since && ran_for < passed) wl_book_wait(st, wait, passed - ran_for);
+  wait->since = 0;
 }
 
-WL_INLINE void wl_begin_wait(struct wl_cpu_stats* st, struct task_struct* task, const struct wl_stack_key* key,
-                             __u64 now) {
+WL_INLINE void wl_begin_wait(struct wl_cpu_stats* st, struct task_struct* task, const struct wl_wait* begun) {
   __u32 thread = task->pid;
-  __u64 ran = task->se.sum_exec_runtime;
   struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
   if (wait) {
-    wl_end_unseen(st, wait, ran, now);
-    wait->key = *key;
-    wait->ran = ran;
-    wait->since = now;
+    wl_end_unseen(st, wait, begun->ran, begun->since);
+    *wait = *begun;
     return;
   }
-  struct wl_wait first = {.since = now, .ran = ran, .key = *key};
-  if (bpf_map_update_elem(&waits, &thread, &first, BPF_ANY)) st->lost_waits++;
+  if (bpf_map_update_elem(&waits, &thread, begun, BPF_ANY)) st->lost_waits++;
+}
+
+/* Of the running thread, whose next wait is not wanted. */
+WL_INLINE void wl_begin_other_wait(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
+  __u32 thread = task->pid;
+  struct wl_wait* wait = bpf_map_lookup_elem(&waits, &thread);
+  if (wait) wl_end_unseen(st, wait, task->se.sum_exec_runtime, now);
 }
 
 WL_INLINE void wl_end_thread(struct wl_cpu_stats* st, struct task_struct* task, __u64 now) {
@@ -78,6 +83,13 @@ WL_INLINE __u16 wl_reason_of(struct task_struct* task, int preempted) {
   return wl_is_compat(regs) || call >= 0xf000 ? WL_WAIT_OTHER : WL_WAIT_SYSCALL + call;
 }
 
+/* The locks of processes are futexes. For most of the kernel's own, a thread waits as no signal can end. */
+WL_INLINE int wl_may_be_lock(struct task_struct* task, __u16 reason) {
+  if (reason == WL_WAIT_SYSCALL + WL_CALL_FUTEX) return 1;
+  if (reason == WL_WAIT_IO || reason == WL_WAIT_PREEMPTED || reason == WL_WAIT_STOPPED) return 0;
+  return (task->__state & TASK_UNINTERRUPTIBLE) != 0;
+}
+
 /* 1 if this CPU has walked as much in this window of time as it may. */
 WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
   __u64 window = now >> WL_RAW_WINDOW_SHIFT;
@@ -88,7 +100,7 @@ WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
   return s->walks++ >= wl_walks_per_window;
 }
 
-/* The stack that the running thread leaves with, whose key goes to `key`. */
+/* The stack that the running thread leaves with, or wakes another one with. Its key goes to `key`. */
 WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now, struct wl_stack_key* key) {
   struct wl_scratch* s = sample->s;
   if (wl_has_walked_enough(s, now)) {
@@ -96,7 +108,12 @@ WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now, stru
     wl_emit_stack(s, sample->st, sample->trail);
   } else {
     wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
-    wl_finish_sample(sample);
+    if (s->event.head.tid) {
+      wl_finish_sample(sample);
+    } else {
+      s->unwind.end = WL_END_KERNEL_ONLY;
+      wl_emit_stack(s, sample->st, sample->trail);
+    }
   }
   *key = s->key;
   wl_give_back(s);
@@ -114,13 +131,19 @@ int BPF_PROG(windlass_switch, int preempt, struct task_struct* previous, struct 
     wl_end_thread(st, task, now);
     return 0;
   }
+  if (wl_works_for_kernel(task)) return 0;
+  __u16 reason = wl_reason_of(task, preempt);
+  struct wl_wait wait = {.since = now, .ran = task->se.sum_exec_runtime, .may_be_lock = wl_may_be_lock(task, reason)};
   struct wl_sample sample;
-  if (wl_works_for_kernel(task) || !wl_begin_sample(&sample, wl_wait_event)) return 0;
-  sample.s->event.head.reason = wl_reason_of(task, preempt);
+  if (wl_locks_only && !wait.may_be_lock) {
+    wl_begin_other_wait(st, task, now);
+    return 0;
+  }
+  if (!wl_begin_sample(&sample, wl_wait_event)) return 0;
+  sample.s->event.head.reason = reason;
   sample.s->repeats = 0;
-  struct wl_stack_key key;
-  wl_take_wait(ctx, &sample, now, &key);
-  wl_begin_wait(st, task, &key, now);
+  wl_take_wait(ctx, &sample, now, &wait.key);
+  wl_begin_wait(st, task, &wait);
   return 0;
 }
 
@@ -162,7 +185,9 @@ int windlass_resting(struct bpf_iter__task* ctx) {
   __u32 thread = task->pid;
   struct wl_wait wait = {.since = bpf_ktime_get_ns(),
                          .ran = task->se.sum_exec_runtime,
-                         .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)}};
+                         .key = {.tgid = wl_task_tgid(task), .tid = wl_task_tid(task)},
+                         .may_be_lock = wl_may_be_lock(task, wl_reason_of(task, 0))};
+  if (wl_locks_only && !wait.may_be_lock) return 0;
   wait.key.hash = wl_mix(wait.since, thread);
   if (!wait.key.tgid || !wl_is_sampled(wait.key.tgid)) return 0;
   __u64 address = 0; /* as a number, which functions of their own take */

@@ -54,7 +54,8 @@ if(WINDLASS_STATIC_MISSING)
 endif()
 
 add_library(windlass_static_zydis STATIC EXCLUDE_FROM_ALL)
-foreach(name Decoder DecoderData MetaInfo Register SharedData Zydis)
+foreach(name Decoder DecoderData Formatter FormatterBase FormatterBuffer FormatterIntel FormatterATT MetaInfo Mnemonic Register SharedData
+        String Utils Zydis)
   target_sources(windlass_static_zydis PRIVATE ${zydis_sources}/src/${name}.c)
 endforeach()
 target_include_directories(windlass_static_zydis SYSTEM PRIVATE ${zydis_sources}/include ${zydis_sources}/src ${ZYDIS_INCLUDE})
@@ -63,9 +64,9 @@ target_compile_definitions(windlass_static_zydis PRIVATE ZYDIS_STATIC_BUILD ZYCO
 # Not taken from windlass-cli: what it says of the linkage, which src/cli/linkage_static.cpp says here.
 add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,linkage_shared> $<TARGET_OBJECTS:windlass_commands>
   ${PROJECT_SOURCE_DIR}/src/cli/linkage_static.cpp ${PROJECT_SOURCE_DIR}/src/cli/fmt_inside.cpp
-  ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp)
+  ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp ${PROJECT_SOURCE_DIR}/src/profiler/annotate/aarch64_as_words.cpp)
 set(static_parts "")
-foreach(part windlass_agent windlass_kernel_side windlass_import windlass_export windlass_symbols windlass)
+foreach(part windlass_agent windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
   list(APPEND static_parts $<TARGET_FILE:${part}>)
   add_dependencies(windlass-static ${part})
 endforeach()
@@ -73,7 +74,7 @@ endforeach()
 target_link_libraries(windlass-static PRIVATE windlass_options
   -Wl,--start-group ${static_parts} windlass_static_zydis ${static_libraries} -Wl,--end-group)
 target_include_directories(windlass-static PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
-target_link_options(windlass-static PRIVATE -static-pie -Wl,-z,relro,-z,now -Wl,--fatal-warnings)
+target_link_options(windlass-static PRIVATE -static-pie -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--fatal-warnings)
 set_target_properties(windlass-static PROPERTIES OUTPUT_NAME windlass RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/static)
 # The file that is copied has no names and lines of its own; windlass.debug beside it has.
 add_custom_command(TARGET windlass-static POST_BUILD

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
-"""What is the command made of, as SPDX 2.3 in JSON?  sbom.py COMMAND SOURCES WEB_FOLDER VERSION > windlass.spdx.json
+"""What is the command made of, as SPDX 2.3 in JSON?  sbom.py COMMAND SOURCES VERSION > windlass.spdx.json
 
-Lists the packages of the shared libraries that COMMAND needs, of the foreign headers that SOURCES include, and the scripts of the
-page if WEB_FOLDER has them. dpkg knows the packages; without it a library has its file's name and no version. The date is
+Lists the packages of the shared libraries that COMMAND needs, and of the foreign headers that SOURCES include. dpkg knows the packages; without it a library has its file's name and no version. The date is
 SOURCE_DATE_EPOCH, or else 0, so that equal builds have equal files.
 """
 import datetime
@@ -14,7 +13,7 @@ import re
 import subprocess
 import sys
 
-command, sources, web, version = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
+command, sources, version = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 # Licences as Debian's copyright files write them (DEP 5), and the names of SPDX.
 LICENCES = {"Expat": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause", "Zlib": "Zlib", "ISC": "ISC", "Apache-2.0": "Apache-2.0",
             "BSD-3-clause or GPL-2": "BSD-3-Clause OR GPL-2.0-only", "BSD-2-Clause and Apache-2.0": "BSD-2-Clause AND Apache-2.0", "MIT": "MIT"}
@@ -105,9 +104,6 @@ for path, name in needed.items():
 for path in included:
     if owners[path][0] not in INTERFACES:
         add(owners[path], "headers, and what they define", "BUILD_DEPENDENCY_OF")
-for script in json.loads((pathlib.Path(__file__).parent / "web-assets.json").read_text())["packages"]:
-    if (web / script["name"] / ".integrity").exists():
-        add((script["name"], script["version"], script["licence"]), f"npm, {script['integrity']}, a script of the page", "CONTAINS")
 packages = {"windlass": entry("windlass", version, "MIT", "the command", "APPLICATION")} | packages
 created = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), datetime.timezone.utc)
 document = {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"windlass-{version}",

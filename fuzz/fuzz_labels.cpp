@@ -1,5 +1,9 @@
-// Input: a file that a label is made of. All its readers get the same bytes.
+// Input: a file that a label is made of. All its readers get the same bytes. So does the reader of threads' labels, as
+// the memory of a process, and again as what the kernel side sends.
 #include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
 
 #include "check.h"
 #include "profiler/processes/cgroup_names.h"
@@ -7,11 +11,57 @@
 #include "profiler/processes/container_records.h"
 #include "profiler/processes/json_strings.h"
 #include "profiler/processes/kubelet.h"
+#include "profiler/processes/thread_context.h"
 #include "profiler/processes/user_names.h"
+#include "profiler/samples/thread_labels.h"
+#include "windlass_user_env.h"
+
+#include "windlass_labels.h"
+
+namespace {
+
+// The memory is the bytes over and over, but for addresses in the upper half.
+struct Repeated {
+  const std::uint8_t* data;
+  std::size_t size;
+};
+int read_repeated(void* context, void* to, __u32 size, __u64 address) {
+  const auto& bytes = *static_cast<const Repeated*>(context);
+  if (address >> 63 != 0 || bytes.size == 0) return 1;
+  for (__u32 i = 0; i < size; ++i) static_cast<std::uint8_t*>(to)[i] = bytes.data[(address + i) % bytes.size];
+  return 0;
+}
+
+void read_thread_labels(const std::uint8_t* data, std::size_t size) {
+  using namespace windlass::profiler;
+  static const auto scratch = std::make_unique<wl_scratch>();
+  Repeated memory{data, size};
+  scratch->unwind.env.read = read_repeated;
+  scratch->unwind.env.context = &memory;
+  wl_labels& labels = scratch->labels;
+  for (__u16 kind = WL_LABELS_OFFSET; kind <= WL_LABELS_GO_SLICE; ++kind) {
+    scratch->unwind.thread_pointer = 4096;
+    labels.source = {.kind = kind, .with_ids = 1, .dtv_entry = 16, .dtv = 8, .variable = {}};
+    if (kind >= WL_LABELS_GO_MAP) labels.source.go = {-8, 8, 16, 24, 0};
+    if (wl_read_labels(scratch.get()) != 0) continue;
+    FUZZ_CHECK(labels.size <= sizeof labels.text);
+    const std::span text(reinterpret_cast<const std::byte*>(&labels.text), labels.size);
+    const auto read = kind >= WL_LABELS_GO_MAP ? decode_goroutine(text) : decode_context(text, {"a", "b"}).labels;
+    for (const Label& label : read) FUZZ_CHECK(!label.key.empty() && !label.value.empty() && label.value.size() <= 255);
+  }
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  (void)decode_context(bytes, {"a", "b"});
+  (void)decode_goroutine(bytes);
+  if (const auto keys = parse_label_keys(windlass::ByteView(bytes.data(), bytes.size())))
+    FUZZ_CHECK(keys->size() <= 256);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass::profiler;
   const std::string text(reinterpret_cast<const char*>(data), size);
+  read_thread_labels(data, size);
 
   const CgroupNames names = parse_cgroup(text);
   for (const std::string& name : {names.path, names.container_id, names.container_name, names.unit, names.user_unit})

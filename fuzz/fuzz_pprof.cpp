@@ -4,11 +4,16 @@
 #include <vector>
 
 #include "check.h"
+#include "profiler/export/call_tree.h"
+#include "profiler/export/chrome.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/labels.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
+#include "profiler/export/thread_lines.h"
+#include "profiler/export/times.h"
 #include "profiler/export/values.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -35,6 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto type = values[i].type;
     FUZZ_CHECK(exporter::write_folded(*profile, out, type).has_value());
     FUZZ_CHECK(exporter::write_json(*profile, out, type).has_value());
+    const auto lines = exporter::thread_lines(*profile, type);
+    FUZZ_CHECK(exporter::write_firefox(*profile, lines, type, out).has_value());
+    FUZZ_CHECK(exporter::write_chrome(*profile, lines, out).has_value());
     FUZZ_CHECK(exporter::write_report(*profile, out, {.value = type, .width = 60}).has_value());
     FUZZ_CHECK(!exporter::values_named(*profile, values[i].name).empty());
     for (const auto& label : exporter::label_shares(*profile, type)) FUZZ_CHECK(!label.shares.empty());
@@ -52,9 +60,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(back->samples[i].locations == profile->samples[i].locations);
     FUZZ_CHECK(back->samples[i].count == profile->samples[i].count);
     FUZZ_CHECK(back->samples[i].end == profile->samples[i].end);
+    FUZZ_CHECK(std::ranges::equal(times_of(*back, back->samples[i]), times_of(*profile, profile->samples[i])));
     for (std::uint32_t event = 0; event < profile->events.size(); ++event)
       FUZZ_CHECK(weight_of(*back, back->samples[i], {event, false}) ==
                  weight_of(*profile, profile->samples[i], {event, false}));
+  }
+
+  // Two halves of the time have no more than the whole.
+  constexpr std::uint64_t kMiddle = 1'000'000'000;
+  auto first = *profile, second = *profile;
+  (void)exporter::keep_times(first, {.begin = 0, .end = kMiddle});
+  (void)exporter::keep_times(second, {.begin = kMiddle});
+  for (std::uint32_t event = 0; event < profile->events.size(); ++event) {
+    if (profile->events[event].period == 0) continue;
+    const auto sum = [&](const profile::Profile& part) { return exporter::totals_of(part, {event, true}).samples; };
+    FUZZ_CHECK(sum(first) + sum(second) <= sum(*profile));
   }
 
   // Each label chooses samples, and groups those that are left.

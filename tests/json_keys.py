@@ -17,7 +17,7 @@ TABLE, PAGE = "src/cli/json_keys.tsv", "docs/reference/json-keys.md"
 # The section of the table, by the first of these that the name of a source begins with.
 SECTIONS = {"dump_sframe": "dump of SFrame", "dump_winx64": "dump of PE x64", "dump_winarm64": "dump of PE ARM64",
             "dump": "dump of DWARF", "rows": "rows", "walk": "walk", "doctor": "doctor", "input": "dump, rows",
-            "json": "report"}
+            "json": "report", "diff_json": "report of --diff", "annotation_json": "report of --annotate"}
 FORMATS = {"dwarf": "dump of DWARF", "sframe": "dump of SFrame", "winx64": "dump of PE x64", "winarm64": "dump of PE ARM64"}
 BY_REGISTER = {"registers", "regs"}  # the keys below are names of registers
 KEY = re.compile(r'\\"(\w+)\\":|\b(?:key|member|member_or_null|json_calls)\("(\w+)"')
@@ -40,7 +40,7 @@ def section_of(path):
 def printed_by_sources(root):
     """{section: keys}, and what is wrong."""
     keys, wrong = {}, []
-    for path in sorted(root.glob("src/cli/**/*.cpp")) + [root / "src/profiler/export/json.cpp"]:
+    for path in [*sorted(root.glob("src/cli/**/*.cpp")), *sorted(root.glob("src/profiler/*/*json.cpp"))]:
         found = {a or b for a, b in KEY.findall(path.read_text())}
         if found and section_of(path) is None:
             wrong.append(f"{path.relative_to(root)} prints {sorted(found)[0]}, and is of no section")

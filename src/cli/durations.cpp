@@ -30,7 +30,20 @@ std::string refuse_duration(const std::string& text) {
   return fmt::format("{} is no number of seconds above 0, nor a length of time such as 500ms or 1m", text);
 }
 
+std::uint64_t nanoseconds_of(const std::string& text) {
+  return static_cast<std::uint64_t>(std::llround(parse_duration(text).value_or(0) * 1e9));
+}
+
 }  // namespace
+
+CLI::Option* add_time(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& nanoseconds,
+                      const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          name, [&nanoseconds](const std::string& text) { nanoseconds = nanoseconds_of(text); }, help)
+      ->check([](const std::string& text) { return text == "0" ? std::string() : refuse_duration(text); })
+      ->type_name("TIME");
+}
 
 CLI::Option* add_duration(CLI::App& command, const std::string& names, double& seconds, const std::string& help) {
   return command
@@ -47,9 +60,7 @@ CLI::Option* add_optional_duration(CLI::App& command, const std::string& name,
   auto text = std::make_shared<std::string>();
   return command.add_flag(name, *text, help)
       ->check([](const std::string& given) { return given == kAny ? std::string() : refuse_duration(given); })
-      ->each([text, &nanoseconds](const std::string& given) {
-        nanoseconds = static_cast<std::uint64_t>(std::llround(parse_duration(given).value_or(0) * 1e9));
-      });
+      ->each([text, &nanoseconds](const std::string& given) { nanoseconds = nanoseconds_of(given); });
 }
 
 }  // namespace windlass::cli

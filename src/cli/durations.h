@@ -16,6 +16,10 @@ namespace windlass::cli {
 // An option whose value is such a length, in seconds.
 CLI::Option* add_duration(CLI::App& command, const std::string& names, double& seconds, const std::string& help);
 
+// An option whose value is a time since a begin: such a length, or 0. In ns.
+CLI::Option* add_time(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& nanoseconds,
+                      const std::string& help);
+
 // A flag that may have such a length, `--name=10ms`: in ns, 0 without one.
 CLI::Option* add_optional_duration(CLI::App& command, const std::string& name,
                                    std::optional<std::uint64_t>& nanoseconds, const std::string& help);

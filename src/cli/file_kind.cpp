@@ -22,6 +22,8 @@ enum class FileKind : std::uint8_t {
   kPerfData,    // of perf record
   kFolded,      // lines "main;f;g 12"
   kSpeedscope,  // JSON of speedscope
+  kFirefox,     // JSON of the Firefox Profiler
+  kTrace,       // JSON of the Trace Event Format
   kCore,
   kMinidump,
   kElf,  // a program, a library or an object
@@ -43,6 +45,9 @@ constexpr Known kKnown[] = {
     {FileKind::kPerfData, "is a recording of perf", "report", ""},
     {FileKind::kFolded, "is a file of folded stacks", "report", ""},
     {FileKind::kSpeedscope, "is a profile in speedscope's format", "report", ""},
+    {FileKind::kFirefox, "is a profile in the Firefox Profiler's format", "report", ""},
+    {FileKind::kTrace, "is a trace in Chrome's format", "",
+     "ui.perfetto.dev reads it; windlass report reads profiles (.pb.gz)"},
     {FileKind::kCore, "is a core file", "walk", ""},
     {FileKind::kMinidump, "is a minidump", "walk", ""},
     {FileKind::kElf, "is an ELF file", "dump", ""},
@@ -70,7 +75,8 @@ bool is_folded(std::string_view text) {
 bool reads(const Known& known, std::string_view command) {
   const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
   return command == known.command || (is_code && command == "rows") ||
-         (command == "view" && std::string_view(known.command) == "report") || (known.kind == FileKind::kElf && command == "emit");
+         (command == "view" && std::string_view(known.command) == "report") ||
+         (known.kind == FileKind::kElf && command == "emit");
 }
 
 // By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.
@@ -93,6 +99,9 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
                        "7zXZ") ||
       text.starts_with("\x28\xb5\x2f\xfd") || text.starts_with("\x04\x22\x4d\x18"))
     return FileKind::kCompressed;
+  if (text.starts_with("{\"meta\"") && text.find("\"preprocessedProfileVersion\"") != std::string_view::npos)
+    return FileKind::kFirefox;
+  if (text.starts_with('{') && text.find("\"traceEvents\"") != std::string_view::npos) return FileKind::kTrace;
   if (!is_text(text)) return FileKind::kUnknown;
   if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileKind::kSpeedscope;
   return is_folded(text) ? FileKind::kFolded : FileKind::kText;

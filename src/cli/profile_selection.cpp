@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/durations.h"
 #include "cli/say.h"
 #include "profiler/export/labels.h"
+#include "profiler/export/times.h"
 #include "profiler/export/values.h"
 
 namespace windlass::cli {
@@ -59,6 +61,23 @@ bool has_value(const profile::Profile& profile, std::string_view subject, const 
   return false;
 }
 
+// Narrows the profile to the time that was chosen, if any was. False: says why it cannot.
+bool keep_chosen_times(profile::Profile& profile, std::string_view subject, const ProfileSelection& selection) {
+  if (!selection.from && !selection.to) return true;
+  if (!has_times(profile)) {
+    say("windlass: {}: its samples have no times. Way out: record with --timeline\n", subject);
+    return false;
+  }
+  const exporter::TimeRange whole;
+  const exporter::TimeRange range{selection.from.value_or(whole.begin), selection.to.value_or(whole.end)};
+  if (range.begin >= range.end) {
+    say("windlass: {}: --from is not before --to. Way out: exchange them\n", subject);
+    return false;
+  }
+  profile.comments.push_back(text_of(range, exporter::keep_times(profile, range)));
+  return true;
+}
+
 }  // namespace
 
 void add_selection_options(CLI::App& command, ProfileSelection& to) {
@@ -70,8 +89,22 @@ void add_selection_options(CLI::App& command, ProfileSelection& to) {
       ->check([](const std::string& text) -> std::string {
         return text.find('=') == std::string::npos ? "no KEY=VALUE: " + text : "";
       });
+  const auto add_list = [&](const char* name, std::vector<std::string>& list, const char* help, const char* type) {
+    command.add_option(name, list, help)->type_name(type)->allow_extra_args(false);
+  };
+  exporter::Narrowing& narrowing = to.narrowing;
+  add_list("--process", narrowing.processes, "samples of this process only, by id or name (repeatable)", "NAME");
+  add_list("--thread", narrowing.threads, "samples of this thread only, by id or name (repeatable)", "NAME");
+  add_list("--module", narrowing.modules, "samples with a frame in this file only (repeatable)", "FILE");
+  add_list("--function", narrowing.functions, "samples with this function only (repeatable)", "NAME");
+  command.add_option("--focus", narrowing.focus, "samples with a function whose name fits only")->type_name("REGEX");
+  command.add_option("--ignore", narrowing.ignore, "no samples with a function whose name fits")->type_name("REGEX");
+  command.add_option("--callers-of", narrowing.callers_of, "stacks end at this function")->type_name("NAME");
+  command.add_option("--callees-of", narrowing.callees_of, "stacks begin at this function")->type_name("NAME");
   command.add_option("--by", to.by, "stacks begin with the value of this label; KEY may also be pid or tid")
       ->type_name("KEY");
+  add_time(command, "--from", to.from, "samples from this time on, since the start: 2, 2s, 500ms");
+  add_time(command, "--to", to.to, "samples before this time, since the start");
 }
 
 bool has_label(const profile::Profile& profile, std::string_view subject, const std::string& key) {
@@ -89,8 +122,13 @@ std::optional<profile::ValueType> select_from(profile::Profile& profile, std::st
   for (const auto& filter : filters)
     if (!has_label(profile, subject, filter.key) || !has_value(profile, subject, filter)) return std::nullopt;
   if (!selection.by.empty() && !has_label(profile, subject, selection.by)) return std::nullopt;
+  if (!keep_chosen_times(profile, subject, selection)) return std::nullopt;
   exporter::keep_samples(profile, filters);
   for (const std::string& only : selection.only) profile.comments.push_back("only " + only);
+  if (const auto problem = exporter::narrow(profile, selection.narrowing)) {
+    say("windlass: {}: {}. Way out: {}\n", subject, problem->text, problem->way_out);
+    return std::nullopt;
+  }
   if (!selection.by.empty()) {
     exporter::group_samples(profile, selection.by);
     profile.comments.push_back("by " + selection.by);

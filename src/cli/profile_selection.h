@@ -1,11 +1,13 @@
-// What of a profile a command shows: --value, --only and --by of report and view.
+// What of a profile a command shows: --value, --only, --by and the options of frames, of report and view.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "profiler/export/narrow.h"
 #include "profiler/profile/profile.h"
 
 namespace CLI {
@@ -18,6 +20,9 @@ struct ProfileSelection {
   std::string value;              // empty: shown_by_default()
   std::vector<std::string> only;  // KEY=VALUE
   std::string by;                 // empty: by the thread's name
+  // In ns since the recording's start.
+  std::optional<std::uint64_t> from, to;
+  exporter::Narrowing narrowing;
 };
 
 void add_selection_options(CLI::App& command, ProfileSelection& to);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,8 +31,10 @@
 #include "cli/view.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
+#include "profiler/samples/lock_waits.h"
 #include "profiler/samples/recorder.h"
 #include "profiler/samples/scheduler_frames.h"
+#include "profiler/samples/waker_frames.h"
 #include "symbols/kernel_symbols.h"
 #include "symbols/symbolize.h"
 
@@ -41,10 +44,14 @@ namespace {
 // Bytes between samples of allocations, as tcmalloc has it.
 constexpr std::uint64_t kAllocPeriod = std::uint64_t{512} << 10;
 
+// Of the times of samples: some millions.
+constexpr std::uint64_t kTimelineBytes = std::uint64_t{32} << 20;
+
 struct RecordArguments {
   profiler::RecorderOptions recorder;
-  std::vector<std::string> events;       // empty: "cpu"
-  std::optional<std::uint64_t> off_cpu;  // in ns
+  std::vector<std::string> events;             // empty: "cpu"
+  std::optional<std::uint64_t> off_cpu, lock;  // in ns
+  bool wakers = false, lock_holders = false;
   std::string output = "windlass.pb.gz";
   bool all = false;
   bool verbose = false;
@@ -155,21 +162,65 @@ void print_limits(const profiler::Recorder& recorder, ProgressLine& line) {
   for (const std::string& remark : recorder.remarks()) say("windlass: {}\n", remark);
 }
 
+using EventList = std::vector<profiler::EventSpec>;
+
+// Chooses one of the events of waits by an option of its own.
+void add_wait(EventList& events, const char* name, std::optional<std::uint64_t> shortest) {
+  if (!shortest) return;
+  auto wait = std::ranges::find(events, name, &profiler::EventSpec::name);
+  if (wait == events.end()) wait = events.insert(events.end(), *profiler::parse_event(name));
+  wait->shortest_wait = *shortest;
+}
+
+std::expected<void, std::string> add_wakers(EventList& events, const char* name, const char* option) {
+  const auto wait = std::ranges::find(events, name, &profiler::EventSpec::name);
+  if (wait == events.end())
+    return std::unexpected(fmt::format("{} needs the event {}. Way out: --{}, too", option, name, name));
+  wait->wakers = true;
+  return {};
+}
+
+// What the events of waits can be chosen with; an error says what not.
+std::expected<void, std::string> choose_waits(EventList& events, const RecordArguments& arguments) {
+  add_wait(events, profiler::kWaitEvent, arguments.off_cpu);
+  add_wait(events, profiler::kLockEvent, arguments.lock);
+  for (const auto& [wanted, name, option] : {std::tuple{arguments.wakers, profiler::kWaitEvent, "--wakers"},
+                                             {arguments.lock_holders, profiler::kLockEvent, "--lock-holders"}})
+    if (wanted)
+      if (auto added = add_wakers(events, name, option); !added) return added;
+  const auto waits = std::ranges::find(events, profiler::EventKind::kWait, &profiler::EventSpec::kind);
+  const auto locks = std::ranges::find(events, profiler::EventKind::kLock, &profiler::EventSpec::kind);
+  if (locks == events.end()) return {};
+  if (waits != events.end() && waits->shortest_wait != locks->shortest_wait)
+    return std::unexpected("--off-cpu and --lock have different times. Way out: one time for both");
+  if (arguments.no_symbols)
+    return std::unexpected("locks are told by the names of functions. Way out: no --no-symbols");
+  return {};
+}
+
 // The events that were chosen; an error where one was chosen twice.
-std::expected<std::vector<profiler::EventSpec>, std::string> events_of(const RecordArguments& arguments) {
-  std::vector<profiler::EventSpec> events;
+std::expected<EventList, std::string> events_of(const RecordArguments& arguments) {
+  EventList events;
   for (const std::string& text : arguments.events) events.push_back(*profiler::parse_event(text));
   if (events.empty()) events.emplace_back();
-  if (arguments.off_cpu) {
-    auto wait = std::ranges::find(events, profiler::EventKind::kWait, &profiler::EventSpec::kind);
-    if (wait == events.end()) wait = events.insert(events.end(), *profiler::parse_event(profiler::kWaitEvent));
-    wait->shortest_wait = *arguments.off_cpu;
-  }
+  if (auto chosen = choose_waits(events, arguments); !chosen) return std::unexpected(std::move(chosen.error()));
   for (std::size_t i = 0; i < events.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
       if (events[i].name == events[k].name)
         return std::unexpected(fmt::format("the event {} is chosen twice. Way out: once", events[i].name));
   return events;
+}
+
+// A checkpoint has no names, by which locks would be told from other waits.
+void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, const EventList& events,
+                      const std::atomic<bool>& given_up) {
+  if (std::ranges::find(events, profiler::EventKind::kLock, &profiler::EventSpec::kind) == events.end()) {
+    (void)file.write(profile, &given_up);
+    return;
+  }
+  profile::Profile without_locks = profile;
+  profiler::take_locks(without_locks, events);
+  (void)file.write(without_locks, &given_up);
 }
 
 int record(RecordArguments& arguments) {
@@ -210,7 +261,7 @@ int record(RecordArguments& arguments) {
   if (file.replaceable()) {
     // A recording that is killed leaves its last checkpoint, without names.
     hooks.checkpoint = [&](const profile::Profile& profile, const std::atomic<bool>& given_up) {
-      (void)file.write(profile, &given_up);
+      write_checkpoint(file, profile, arguments.recorder.events, given_up);
     };
   }
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
@@ -227,6 +278,8 @@ int record(RecordArguments& arguments) {
     options.symbol_path = arguments.pdb.symbol_path;
     const symbols::SymbolizeStats named = symbols::symbolize(profile, options);
     profiler::leave_out_scheduler(profile);
+    profiler::leave_out_waking(profile);
+    profiler::take_locks(profile, arguments.recorder.events);
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }
@@ -256,7 +309,7 @@ void register_record(CLI::App& app, int& status) {
       ->type_name("FILE");
   command
       ->add_option("-e,--event", arguments->events,
-                   "what to take samples of: cpu, off-cpu, page-faults, context-switches, CATEGORY:TRACEPOINT, "
+                   "what to take samples of: cpu, off-cpu, lock, page-faults, context-switches, CATEGORY:TRACEPOINT, "
                    "uprobe:FILE:FUNCTION and others; EVENT@N: once in N (repeatable)")
       ->default_str("cpu")
       ->check([](const std::string& text) {
@@ -266,9 +319,18 @@ void register_record(CLI::App& app, int& status) {
       ->type_name("EVENT");
   add_optional_duration(*command, "--off-cpu", arguments->off_cpu,
                         "also where threads wait, and for how long; --off-cpu=10ms: waits of at least so long");
+  command->add_flag("--wakers", arguments->wakers,
+                    "with --off-cpu: also which thread ends a wait, and with which stack");
+  add_optional_duration(*command, "--lock", arguments->lock,
+                        "also where threads wait for locks; --lock=1ms: waits of at least so long");
+  command->add_flag("--lock-holders", arguments->lock_holders,
+                    "with --lock: also which thread holds the lock, and with which stack it lets go");
   auto* alloc = add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
                                    "also where the command allocates memory, and what it has not freed; a sample in "
                                    "so many bytes (512K), or 1: each allocation");
+  add_optional_bytes(*command, "--timeline", arguments->recorder.timeline, kTimelineBytes,
+                     "also when each sample was taken, in so much memory (32M), about 7 bytes each; the oldest times "
+                     "are given up when it is full");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

@@ -158,6 +158,7 @@ static void print_details(profiler::Recorder& recorder) {
   say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
       grouped(kernel.counted), grouped(kernel.stack_events), grouped(kernel.raw_events), grouped(kernel.raw_bytes),
       grouped(kernel.raw_refused));
+  if (kernel.lost_times != 0) say("    {} times lost\n", grouped(kernel.lost_times));
   if (kernel.waits + kernel.short_waits + kernel.lost_waits != 0)
     say("    {} waits, {} shorter ones, {} lost\n", grouped(kernel.waits), grouped(kernel.short_waits),
         grouped(kernel.lost_waits));
@@ -205,6 +206,25 @@ static void print_allocations(const profiler::Recorder& recorder) {
         grouped(stats->malformed));
 }
 
+// The samples that have no time, of the events that have some.
+static void print_times(const profiler::Recorder& recorder, const profile::Profile& profile) {
+  const profiler::TimeLine* times = recorder.times();
+  if (times == nullptr) return;
+  std::uint64_t samples = 0, timed = 0;
+  for (const profile::Sample& sample : profile.samples) {
+    const std::uint64_t per_time = profile.events[sample.event].per_time;
+    if (per_time == 0) continue;
+    samples += sample.count;
+    timed += sample.times * per_time;
+  }
+  if (samples == timed) return;
+  if (times->given_up() == 0)
+    say("  {} of {} samples have no time\n", grouped(samples - timed), grouped(samples));
+  else
+    say("  {} of {} samples have no time: those before {:.1f} s were given up. Way out: more memory, --timeline=256M\n",
+        grouped(samples - timed), grouped(samples), recorder.seconds_since_start(times->first_kept()));
+}
+
 void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   const exporter::Totals totals = exporter::totals_of(profile, {0, true});
   const std::uint64_t total = totals.samples, complete = total - totals.truncated - totals.chained;
@@ -224,6 +244,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
     say("  {}\n", exporter::summary_line(profile, type, exporter::totals_of(profile, type)));
   }
   print_allocations(recorder);
+  print_times(recorder, profile);
   print_certainty(profile);
   print_problems(recorder.processes());
   print_truncated(recorder, truncated, verbose ? 8 : 2);

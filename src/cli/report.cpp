@@ -10,19 +10,32 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "cli/annotate.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/profile_input.h"
 #include "cli/profile_selection.h"
+#include "cli/say.h"
 #include "os/readers.h"
+#include "profiler/export/chrome.h"
+#include "profiler/export/csv.h"
+#include "profiler/export/diff.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
+#include "profiler/export/merge.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
+#include "profiler/export/thread_lines.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -30,11 +43,14 @@ namespace windlass::cli {
 namespace {
 
 struct ReportArguments {
-  std::string file;
+  std::vector<std::string> files;
   PdbSearch pdb;
   ProfileSelection selection;
   std::string label;
-  bool html = false, folded = false, speedscope = false, json = false;
+  AnnotateArguments annotate;
+  bool html = false, folded = false, speedscope = false, firefox = false, chrome = false, json = false, csv = false;
+  bool diff = false;
+  exporter::Normalise normalise = exporter::Normalise::kSamples;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
 };
@@ -54,14 +70,34 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-Expected<void> write(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
-                     TextWriter& out) {
+// A profile as the options choose it.
+struct Chosen {
+  std::string subject;  // its name in messages
+  profile::Profile profile;
+  profile::ValueType value;
+};
+
+Expected<void> write_lines(const ReportArguments& options, const profile::Profile& profile, profile::ValueType value,
+                           const std::string& subject, TextWriter& out) {
+  const exporter::ThreadLines lines = exporter::thread_lines(profile, value);
+  if (const std::string note = note_of(lines); !note.empty()) say("windlass: {}: {}\n", subject, note);
+  return options.firefox ? exporter::write_firefox(profile, lines, value, out)
+                         : exporter::write_chrome(profile, lines, out);
+}
+
+Expected<void> write(const ReportArguments& options, const Chosen& what, TextWriter& out) {
+  const auto& [subject, profile, value] = what;
+  if (options.annotate.wanted())
+    return write_annotated(profile, value, options.annotate, options.pdb,
+                           {.json = options.json, .width = output_width(), .colour = wants_colour()}, out);
   const bool chosen = !options.selection.value.empty();
   if (options.html) return exporter::write_html(profile, out, {.first = value});
   if (options.folded) return exporter::write_folded(profile, out, value);
   if (options.speedscope)  // which shows time where it may choose
     return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
+  if (options.firefox || options.chrome) return write_lines(options, profile, value, subject, out);
   if (options.json) return exporter::write_json(profile, out, value);
+  if (options.csv) return exporter::write_csv(profile, out, value);
   return exporter::write_report(profile, out,
                                 {.value = value,
                                  .label = options.label,
@@ -81,27 +117,89 @@ void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
   if (pdb.wanted()) say_notes(named.notes);
 }
 
-int run_report(const ReportArguments& options) {
-  int status = kDone;
-  auto profile = read_profile(options.file, "report", status);
-  if (!profile) return status;
-  const std::string subject = shown_profile(options.file);
-  if (!options.label.empty() && !has_label(*profile, subject, options.label)) return kUsage;
-  const auto value = select_from(*profile, subject, options.selection);
-  if (!value) return kUsage;
-  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) {
-    os::use_readers(os::Readers::start());  // the profile says which files to open
-    name_windows(options.pdb, *profile);
+// Of several files: all of their samples. Nothing: says why on stderr, and sets `status`.
+std::optional<Chosen> choose(const ReportArguments& options, std::span<const std::string> files, int& status) {
+  Chosen chosen{.subject = shown_profile(files.front()), .profile = {}, .value = {}};
+  for (const std::string& file : files) {
+    auto profile = read_profile(file, "report", status);
+    if (!profile) return std::nullopt;
+    if (&file == &files.front())
+      chosen.profile = std::move(*profile);
+    else
+      exporter::merge_into(chosen.profile, *profile);
   }
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
-  TextWriter out(STDOUT_FILENO);
-  const auto written = write(options, *profile, *value, out);
+  if (files.size() > 1) chosen.subject += fmt::format(" and {} more", files.size() - 1);
+  status = kUsage;
+  if (!options.label.empty() && !has_label(chosen.profile, chosen.subject, options.label)) return std::nullopt;
+  const auto value = select_from(chosen.profile, chosen.subject, options.selection);
+  if (!value) return std::nullopt;
+  chosen.value = *value;
+  if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) name_windows(options.pdb, chosen.profile);
+  status = kDone;
+  return chosen;
+}
+
+Expected<void> write_difference(const ReportArguments& options, const Chosen& a, const Chosen& b, TextWriter& out) {
+  const auto difference = exporter::difference_of(a.profile, a.value, b.profile, b.value, options.normalise);
+  if (!difference) return Failure(difference.error());
+  if (options.json) return exporter::write_diff_json(*difference, a.profile, b.profile, out);
+  if (options.csv) return exporter::write_diff_csv(*difference, out);
+  if (options.folded) return exporter::write_diff_folded(*difference, a.profile, b.profile, out);
+  return exporter::write_diff_report(*difference, a.profile, b.profile, out,
+                                     {.name_a = a.subject,
+                                      .name_b = b.subject,
+                                      .width = output_width(),
+                                      .colour = wants_colour(),
+                                      .functions = options.functions});
+}
+
+int end_of(const Expected<void>& written, const std::string& file) {
   if (written) return kDone;
-  if (written.error().code != ErrorCode::kSystem) return unreadable_profile(options.file, "report", written.error());
+  if (written.error().code != ErrorCode::kSystem) return unreadable_profile(file, "report", written.error());
   const int error = static_cast<int>(written.error().detail);
   if (error == EPIPE) return kDone;
   say_unwritten("standard output", error);
   return kRefused;
+}
+
+// False: says on stderr which options do not go together.
+bool go_together(const ReportArguments& options) {
+  const bool has_form =
+      options.html || options.speedscope || options.firefox || options.chrome || !options.label.empty();
+  if (options.annotate.wanted() && (has_form || options.folded || options.csv || options.diff)) {
+    say("windlass: --annotate writes text, or lines of JSON with --json. Way out: leave out the other form\n");
+    return false;
+  }
+  if (options.diff && (options.files.size() != 2 || has_form)) {
+    say("windlass: report --diff compares two files. Way out: report --diff A B, with --json, --csv, --folded or "
+        "none\n");
+    return false;
+  }
+  return true;
+}
+
+int run_report(ReportArguments& options) {
+  if (!go_together(options)) return kUsage;
+  int status = kDone;
+  const std::span files(options.files);
+  // The profile says which files to open.
+  if (options.annotate.wanted() || options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr)
+    os::use_readers(os::Readers::start());
+  const auto first = choose(options, options.diff ? files.first(1) : files, status);
+  if (!first) return status;
+  if (options.annotate.wanted() &&
+      !find_function(first->profile, first->subject, first->value, options.annotate.function))
+    return kUsage;
+  const auto second = options.diff ? choose(options, files.last(1), status) : std::nullopt;
+  if (options.diff && !second) return status;
+  if (second && (name_of(first->profile, first->value) != name_of(second->profile, second->value))) {
+    say("windlass: {} has {}, and {} has {}. Way out: --value, a value that both have\n", first->subject,
+        name_of(first->profile, first->value), second->subject, name_of(second->profile, second->value));
+    return kUsage;
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
+  TextWriter out(STDOUT_FILENO);
+  return end_of(second ? write_difference(options, *first, *second, out) : write(options, *first, out), first->subject);
 }
 
 }  // namespace
@@ -109,17 +207,34 @@ int run_report(const ReportArguments& options) {
 void register_report(CLI::App& app, int& status) {
   auto options = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
-  command->add_option("FILE", options->file, "a profile that record wrote, or another tool (perf.data, folded stacks, ...); - is standard input")
+  command
+      ->add_option("FILE", options->files,
+                   "a profile of record, or a file of another tool (perf.data, folded stacks, ...); - is standard "
+                   "input. Several are shown as one")
       ->required()
       ->type_name("FILE");
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
+  forms->add_flag("--firefox", options->firefox, "what threads did when, for profiler.firefox.com");
+  forms->add_flag("--chrome", options->chrome, "what threads did when, for ui.perfetto.dev and chrome://tracing");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
+  forms->add_flag("--csv", options->csv, "the functions as comma-separated values");
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");
   forms->require_option(0, 1);
+  add_annotate_options(*command, options->annotate);
+  command->add_flag("--diff", options->diff, "compare two files: what differs in B from A, and is more than noise");
+  static const std::map<std::string, exporter::Normalise> kHow{{"samples", exporter::Normalise::kSamples},
+                                                               {"time", exporter::Normalise::kTime},
+                                                               {"none", exporter::Normalise::kNothing}};
+  command
+      ->add_option_function<std::string>(
+          "--normalise", [options](const std::string& how) { options->normalise = kHow.at(how); },
+          "with --diff: samples (shares of all, the default), time (a second of recording) or none (sums)")
+      ->check(CLI::IsMember(kHow))
+      ->type_name("HOW");
   add_selection_options(*command, options->selection);
   add_pdb_options(*command, options->pdb);
   command->add_option("--functions", options->functions, "rows of the function table")

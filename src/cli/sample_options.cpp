@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -54,6 +55,19 @@ std::string choose_kinds(const std::string& text, LabelOptions& options) {
     options.*kind->wanted = true;
   }
   return {};
+}
+
+std::string choose_thread_labels(const std::string& text, profiler::ThreadLabelChoice& to) {
+  using profiler::ThreadLabelChoice;
+  constexpr std::pair<const char*, ThreadLabelChoice> kChoices[] = {{"none", ThreadLabelChoice::kNone},
+                                                                    {"attributes", ThreadLabelChoice::kAttributes},
+                                                                    {"all", ThreadLabelChoice::kAll}};
+  for (const auto& [name, choice] : kChoices) {
+    if (text != name) continue;
+    to = choice;
+    return {};
+  }
+  return fmt::format("{} is no choice of threads' labels. Way out: none, attributes or all", text);
 }
 
 }  // namespace
@@ -113,6 +127,13 @@ void add_label_options(CLI::App& command, profiler::RecorderOptions& options) {
           "--labels", [](const std::string&) {}, "which labels processes get: all, none, or some of " + kinds_text())
       ->default_str("unit,container,kubernetes")
       ->check([&options](const std::string& text) { return choose_kinds(text, options.labels); })
+      ->type_name("KINDS");
+  command
+      .add_option_function<std::string>(
+          "--thread-labels", [](const std::string&) {},
+          "which labels that programs set for their threads samples get: attributes, none, or all (with ids of traces)")
+      ->default_str("attributes")
+      ->check([&options](const std::string& text) { return choose_thread_labels(text, options.thread_labels); })
       ->type_name("KINDS");
   command
       .add_option("--kubelet", options.kubelet,

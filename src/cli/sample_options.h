@@ -10,7 +10,7 @@ namespace windlass::cli {
 // --comm, --uid, --cgroup, --container, --exclude.
 void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& filters);
 
-// --label, --label-env, --labels, --kubelet.
+// --label, --label-env, --labels, --thread-labels, --kubelet.
 void add_label_options(CLI::App& command, profiler::RecorderOptions& options);
 
 }  // namespace windlass::cli

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "profiler/export/html.h"
-
 namespace windlass::cli {
 
 std::string version_text() {
@@ -16,11 +14,9 @@ std::string version_text() {
       "windlass {}{}, {}\n"
       "BPF programs inside, loaded by libbpf {}.{}\n"
       "x86 instructions read by Zydis {}.{}.{}\n"
-      "debuginfod servers asked by {}, if DEBUGINFOD_URLS is set\n"
-      "pages (report --html): {}",
+      "debuginfod servers asked by {}, if DEBUGINFOD_URLS is set",
       WINDLASS_VERSION, commit, kLinkage.file, libbpf_major_version(), libbpf_minor_version(),
-      ZYDIS_VERSION_MAJOR(zydis), ZYDIS_VERSION_MINOR(zydis), ZYDIS_VERSION_PATCH(zydis), kLinkage.debuginfod,
-      exporter::html_available() ? "yes" : "no, npm was out of reach when this was built");
+      ZYDIS_VERSION_MAJOR(zydis), ZYDIS_VERSION_MINOR(zydis), ZYDIS_VERSION_PATCH(zydis), kLinkage.debuginfod);
 }
 
 }  // namespace windlass::cli

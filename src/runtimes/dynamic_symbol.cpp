@@ -22,6 +22,8 @@ struct Tables {
   std::uint64_t dynamic = 0, dynamic_size = 0;
   std::uint64_t symbols = 0, strings = 0, gnu_hash = 0, hash = 0;
   std::uint64_t relocations = 0, relocations_size = 0;
+  std::uint64_t late_relocations = 0, late_relocations_size = 0;  // of the linkage table, and of TLS descriptors
+  std::uint64_t flags = 0;                                        // DT_FLAGS_1
 };
 
 struct FoundSymbol {
@@ -66,6 +68,9 @@ bool read_tags(const Memory& memory, Tables& to) {
       case DT_HASH: to.hash = value; break;
       case DT_RELA: to.relocations = value; break;
       case DT_RELASZ: to.relocations_size = tag.d_un.d_val; break;
+      case DT_JMPREL: to.late_relocations = value; break;
+      case DT_PLTRELSZ: to.late_relocations_size = tag.d_un.d_val; break;
+      case DT_FLAGS_1: to.flags = tag.d_un.d_val; break;
       default: break;
     }
   }
@@ -148,19 +153,47 @@ Expected<FoundSymbol> find_symbol(const Memory& memory, std::uint64_t base, std:
   return fail(ErrorCode::kNotFound, "no such dynamic symbol in the image", base);
 }
 
-// The address that a relocation of a kind with that symbol writes to.
-std::optional<std::uint64_t> relocated_by(const Memory& memory, const Tables& tables, std::uint32_t type,
-                                          std::uint32_t symbol) {
+// The first relocation at `at` for which is(relocation) is true.
+template <typename Is>
+std::optional<Elf64_Rela> find_relocation(const Memory& memory, std::uint64_t at, std::uint64_t bytes, const Is& is) {
   std::vector<Elf64_Rela> some(4096);
-  std::uint64_t left = std::min<std::uint64_t>(tables.relocations_size / sizeof(Elf64_Rela), kMaxRelocations);
-  for (std::uint64_t at = tables.relocations; left != 0; at += some.size() * sizeof(Elf64_Rela)) {
+  std::uint64_t left = std::min<std::uint64_t>(bytes / sizeof(Elf64_Rela), kMaxRelocations);
+  for (; left != 0; at += some.size() * sizeof(Elf64_Rela)) {
     some.resize(std::min<std::uint64_t>(some.size(), left));
     if (!memory.read(at, some.data(), some.size() * sizeof(Elf64_Rela))) return std::nullopt;
-    const auto found = std::ranges::find(some, ELF64_R_INFO(std::uint64_t{symbol}, type), &Elf64_Rela::r_info);
-    if (found != some.end()) return tables.bias + found->r_offset;
+    if (const auto found = std::ranges::find_if(some, is); found != some.end()) return *found;
     left -= some.size();
   }
   return std::nullopt;
+}
+
+// The address that a relocation of a kind with that symbol writes to.
+std::optional<std::uint64_t> relocated_by(const Memory& memory, const Tables& tables, std::uint32_t type,
+                                          std::uint32_t symbol) {
+  const auto is = [&](const Elf64_Rela& one) { return one.r_info == ELF64_R_INFO(std::uint64_t{symbol}, type); };
+  const auto found = find_relocation(memory, tables.relocations, tables.relocations_size, is);
+  return found ? std::optional(tables.bias + found->r_offset) : std::nullopt;
+}
+
+// How a machine's linker refers to thread-local variables.
+struct ThreadRelocations {
+  std::uint32_t descriptor, offset, index;
+};
+std::optional<ThreadRelocations> thread_relocations(std::uint16_t machine) {
+  if (machine == EM_X86_64) return ThreadRelocations{R_X86_64_TLSDESC, R_X86_64_TPOFF64, R_X86_64_DTPMOD64};
+  if (machine == EM_AARCH64) return ThreadRelocations{R_AARCH64_TLSDESC, R_AARCH64_TLS_TPREL, R_AARCH64_TLS_DTPMOD};
+  return std::nullopt;
+}
+
+// Of a variable of the program itself. Static storage is below the thread's pointer on x86-64, and above two words
+// there on AArch64 (Drepper, variants II and I).
+std::int64_t offset_in_program(const Elf64_Phdr& storage, std::uint64_t value, std::uint16_t machine) {
+  const std::uint64_t mask = std::max<std::uint64_t>(storage.p_align, 1) - 1;
+  if (machine == EM_AARCH64) {
+    constexpr std::uint64_t kBefore = 16;
+    return static_cast<std::int64_t>(value + kBefore + ((storage.p_vaddr - kBefore) & mask));
+  }
+  return static_cast<std::int64_t>(value - storage.p_memsz - ((0 - storage.p_vaddr - storage.p_memsz) & mask));
 }
 
 }  // namespace
@@ -207,6 +240,40 @@ Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_
   const auto module = relocated_by(memory, tables, R_X86_64_DTPMOD64, found->index);
   if (!module) return fail(ErrorCode::kNotFound, "the image does not find its variable by a module's number", base);
   return ThreadLocalSymbol{*module, found->value};
+}
+
+Expected<ThreadVariable> find_thread_variable(const Memory& memory, std::uint64_t base, std::string_view name) {
+  using Model = ThreadVariable::Model;
+  Tables tables;
+  const auto symbol = find_symbol(memory, base, name, tables);
+  if (!symbol) return Failure(symbol.error());
+  const auto header = read_value<Elf64_Ehdr>(memory, base);
+  const auto types = header ? thread_relocations(header->e_machine) : std::nullopt;
+  if (!types) return fail(ErrorCode::kUnsupported, "an image for a machine whose thread variables are not known", base);
+  // By the symbol, or by its value in the image's own storage if no other image may define it.
+  const auto is = [&](const Elf64_Rela& one) {
+    const std::uint32_t type = ELF64_R_TYPE(one.r_info);
+    if (type != types->descriptor && type != types->offset && type != types->index) return false;
+    const std::uint32_t of = ELF64_R_SYM(one.r_info);
+    return of == symbol->index ||
+           (of == STN_UNDEF && type != types->index && static_cast<std::uint64_t>(one.r_addend) == symbol->value);
+  };
+  auto found = find_relocation(memory, tables.relocations, tables.relocations_size, is);
+  if (!found) found = find_relocation(memory, tables.late_relocations, tables.late_relocations_size, is);
+  if (found) {
+    const std::uint32_t type = ELF64_R_TYPE(found->r_info);
+    const Model model = type == types->descriptor ? Model::kDescriptor
+                        : type == types->offset   ? Model::kOffsetAt
+                                                  : Model::kIndex;
+    return ThreadVariable{model, tables.bias + found->r_offset, 0};
+  }
+  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
+  const auto storage = std::ranges::find(segments, std::uint32_t{PT_TLS}, &Elf64_Phdr::p_type);
+  const bool is_program = header->e_type == ET_EXEC || (tables.flags & DF_1_PIE) != 0 ||
+                          std::ranges::any_of(segments, [](const auto& one) { return one.p_type == PT_INTERP; });
+  if (!is_program || storage == segments.end())
+    return fail(ErrorCode::kNotFound, "no code of the image uses its thread variable", base);
+  return ThreadVariable{Model::kOffset, 0, offset_in_program(*storage, symbol->value, header->e_machine)};
 }
 
 }  // namespace windlass::runtimes

@@ -44,4 +44,20 @@ struct ThreadLocalSymbol {
 [[nodiscard]] Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_t base,
                                                             std::string_view name);
 
+// The same of any access model but local dynamic.
+struct ThreadVariable {
+  enum class Model : std::uint8_t {
+    kOffset,      // at the thread's pointer + `offset`: the program defines it (local exec)
+    kOffsetAt,    // the linker writes the offset to `place` (initial exec)
+    kIndex,       // the linker writes the module's number and the offset in its storage to `place` (general dynamic)
+    kDescriptor,  // behind `place` it writes the offset from the thread's pointer, or the address of such an index
+  };
+  Model model = Model::kOffset;
+  std::uint64_t place = 0;
+  std::int64_t offset = 0;
+};
+// In an x86-64 or AArch64 image. kNotFound: it defines none, or no code of it uses the variable.
+[[nodiscard]] Expected<ThreadVariable> find_thread_variable(const Memory& memory, std::uint64_t base,
+                                                            std::string_view name);
+
 }  // namespace windlass::runtimes

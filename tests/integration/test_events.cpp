@@ -112,7 +112,7 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   const auto has = [](const std::string& text, std::string_view part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(said("-e nonsense"), "there is no event nonsense. Way out: one of cpu, off-cpu, page-faults");
+  has(said("-e nonsense"), "there is no event nonsense. Way out: one of cpu, off-cpu, lock, page-faults");
   has(said("-e page-faults@0"), "page-faults@0 has no period");
   has(said("-e sched:no_such_point"), "the event sched:no_such_point cannot be recorded");
   has(said("-e 'sched:../../x'"), "is no tracepoint");
@@ -121,6 +121,32 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   has(said("-e cpu -e cpu"), "the event cpu is chosen twice");
   has(said("-e off-cpu -e cpu -e off-cpu"), "the event off-cpu is chosen twice");
   has(said("--off-cpu=soon"), "soon is no number of seconds above 0");
+}
+
+// Each passing of a static probe is a sample, at each of its places. A probe with a semaphore is passed once somebody
+// listens, and not before.
+TEST_F(Events, EveryPassingOfAStaticProbeIsThere) {
+  done_ = run(fmt::format("{} record -o {} -e usdt:{}:test:always -e usdt:{}:test:guarded -- {} 3001 2>&1",
+                          WINDLASS_COMMAND, path_, WINDLASS_USDT, WINDLASS_USDT, WINDLASS_USDT));
+  EXPECT_EQ(done_.status, 0) << done_.output;
+  EXPECT_NE(done_.output.find("guarded 3001"), std::string::npos) << done_.output;
+  auto read = exporter::read_pprof_file(path_);
+  ASSERT_TRUE(read.has_value()) << done_.output;
+  profile_ = std::move(*read);
+  const std::string always = "usdt:" WINDLASS_USDT ":test:always", guarded = "usdt:" WINDLASS_USDT ":test:guarded";
+  EXPECT_EQ(count(always), 3001u);
+  EXPECT_EQ(count(always, "probe_even"), 1501u);
+  EXPECT_EQ(count(always, "probe_odd"), 1500u);
+  EXPECT_EQ(count(guarded, "probe_guarded"), 3001u);
+  EXPECT_EQ(whole(always), 1);
+  EXPECT_NE(run(WINDLASS_USDT " 5").output.find("guarded 0"), std::string::npos);
+}
+
+TEST_F(Events, AStaticProbeThatIsNotThereIsRefused) {
+  done_ =
+      run(fmt::format("{} record -o {} -e usdt:{}:test:nobody -- true 2>&1", WINDLASS_COMMAND, path_, WINDLASS_USDT));
+  EXPECT_NE(done_.status, 0);
+  EXPECT_NE(done_.output.find("the static probe in its notes, is not there"), std::string::npos) << done_.output;
 }
 
 }  // namespace

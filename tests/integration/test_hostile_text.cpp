@@ -16,11 +16,11 @@
 
 #include <fmt/format.h>
 
-#include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
 #include "support/child_program.h"
 #include "support/core_of.h"
 #include "support/hostile_text.h"
+#include "support/page_data.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -151,7 +151,8 @@ TEST_F(HostileText, RecordAndItsProfile) {
   expect_escaped("report " + shell_word(profile));
   expect_harmless("report --folded " + shell_word(profile));
   expect_json_lines("report --json " + shell_word(profile));
-  expect_harmless("report --speedscope " + shell_word(profile));
+  for (const char* form : {"--speedscope ", "--firefox ", "--chrome "})
+    expect_harmless("report " + std::string(form) + shell_word(profile));
   // Labels and values that the file has, and those that it does not.
   expect_escaped("report --label comm " + shell_word(profile));
   expect_escaped("report --label pid " + shell_word(profile));
@@ -165,13 +166,9 @@ TEST_F(HostileText, RecordAndItsProfile) {
     ASSERT_NE(last, std::string::npos) << line;
     EXPECT_EQ(line.find_first_not_of("0123456789", last + 1), std::string::npos) << line;
   }
-  if (!exporter::html_available()) return;
-  const std::string page = output("report --html " + shell_word(profile));
-  const std::string mark = "type=\"application/json\">";
-  const auto begin = page.find(mark) + mark.size();
-  const std::string data = page.substr(begin, page.find("</script>", begin) - begin);
-  EXPECT_TRUE(nlohmann::json::accept(data)) << "a name ended the page's data";
-  EXPECT_EQ(test::forbidden_in(data), "");
+  const std::string names = test::page_data(output("report --html " + shell_word(profile))).names.dump();
+  EXPECT_NE(names.find("title"), std::string::npos);
+  EXPECT_EQ(test::forbidden_in(names), "");
 }
 
 }  // namespace

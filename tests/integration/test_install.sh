@@ -40,9 +40,9 @@ if [ -e "$lib/libwindlass-symbols.so" ]; then
   "$work/symbols-c++"
 fi
 
-# The shared libraries export their C interface and nothing else.
+# The shared libraries export their C interface, the thread variable that other profilers look for (OTEP 4947), and nothing else.
 for library in "$lib/libwindlass.so" "$lib/libwindlass-symbols.so"; do
-  if [ -e "$library" ] && nm -D --defined-only "$library" | awk '{print $3}' | grep -vE '^(windlass_[a-z_0-9]+@@)?WINDLASS_0$'; then
+  if [ -e "$library" ] && nm -D --defined-only "$library" | awk '{print $3}' | grep -vE '^((windlass_[a-z_0-9]+|otel_thread_ctx_v1)@@)?WINDLASS_0$'; then
     echo "$library exports more than the C interface"
     exit 1
   fi

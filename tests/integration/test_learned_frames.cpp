@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -45,6 +46,18 @@ bool is_held(const MapSet& maps, std::uint64_t frame) {
   });
 }
 
+// Until the process has used that much CPU time, which takes long on a busy machine.
+void run_for(pid_t pid, double seconds) {
+  clockid_t clock{};
+  timespec used{};
+  ASSERT_EQ(::clock_getcpuclockid(pid, &clock), 0);
+  for (int i = 0; i < 600; ++i) {
+    ::usleep(100'000);
+    ASSERT_EQ(::clock_gettime(clock, &used), 0);
+    if (static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9 >= seconds) return;
+  }
+}
+
 TEST_P(LearnedFrames, AreThoseOfTheAgent) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const Program& program = GetParam();
@@ -54,7 +67,7 @@ TEST_P(LearnedFrames, AreThoseOfTheAgent) {
   const std::string file = folder + "/" + program.file;
   std::ofstream(file) << program.text;
   const test::Child child(fmt::format(fmt::runtime(program.command), file));
-  ::sleep(3);  // what runs often is compiled
+  run_for(child.pid(), 2.5);  // what runs often is compiled
   const std::vector<test::Event> events = test::sample(child.pid(), std::chrono::seconds(1));
   child.stop();
   std::filesystem::remove_all(folder);

@@ -1,32 +1,20 @@
-// The flame graph page in a real browser: headless Chromium lays it out, runs its scripts, and prints the document.
+// The flame graph page in a real browser: headless Chromium lays it out and runs its scripts.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "profiler/export/call_tree.h"
-#include "profiler/export/html.h"
 #include "profiler/export/labels.h"
 #include "support/events_profile.h"
+#include "support/page_in_browser.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
 namespace {
 
-std::string output_of(const std::string& command) {
-  std::string text;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  char buffer[65536];
-  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-    text.append(buffer, got);
-  if (pipe != nullptr) ::pclose(pipe);
-  return text;
-}
+using Page = test::PageInBrowser;
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -34,97 +22,39 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Samples under the outermost frames whose name contains `part`: what a search on the page has to find.
-std::uint64_t samples_matching(const profile::Profile& profile, const std::string& part) {
-  Frames frames(profile);
-  const CallTree tree(profile, frames);
-  const auto& nodes = tree.nodes();
-  std::vector<bool> inside(nodes.size());
-  std::uint64_t sum = 0;
-  for (std::size_t i = 1; i < nodes.size(); ++i) {  // parents come before their children
-    const bool matches = frames[nodes[i].frame].name.find(part) != std::string::npos;
-    inside[i] = matches || inside[nodes[i].parent];
-    if (matches && !inside[nodes[i].parent]) sum += nodes[i].total;
-  }
-  return sum;
-}
-
-class Page : public ::testing::Test {
- protected:
-  void SetUp() override {
-    browser_ = output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
-    while (!browser_.empty() && browser_.back() == '\n') browser_.pop_back();
-    if (browser_.empty()) GTEST_SKIP() << "no chromium on this machine";
-    if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
-    char name[] = "/tmp/windlass-page-XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override {
-    if (!directory_.empty() && std::system(("rm -rf " + directory_).c_str()) != 0) std::perror("rm");
-  }
-
-  // The document after the scripts ran, `last` behind the page's own, without the scripts themselves.
-  std::string shown(const profile::Profile& profile, const std::string& hash = "", const std::string& last = "") {
-    std::string page;
-    TextWriter out(&page);
-    EXPECT_TRUE(write_html(profile, out).has_value());
-    if (!last.empty()) page.insert(page.rfind("</body>"), "<script>" + last + "</script>");
-    std::ofstream(directory_ + "/page.html") << page;
-    const auto document = output_of(fmt::format(
-        "timeout 90 '{}' --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
-        "--disable-background-networking --disable-component-update --user-data-dir={}/profile --window-size=1400,900 "
-        "--virtual-time-budget=4000 --dump-dom 'file://{}/page.html{}' 2>/dev/null",
-        browser_, directory_, directory_, hash));
-    std::string visible;
-    for (std::size_t at = 0; at < document.size();) {
-      const auto script = document.find("<script", at);
-      visible += document.substr(at, script - at);
-      const auto end = script == std::string::npos ? script : document.find("</script>", script);
-      if (end == std::string::npos) break;
-      at = end + 9;
-    }
-    return visible;
-  }
-
-  std::string browser_, directory_;
-};
-
 TEST_F(Page, ShowsTheProfile) {
   const auto profile = testing::synthetic_profile({.truncated = 0.05});
   const auto totals = totals_of(profile);
   const auto page = shown(profile);
-  EXPECT_EQ(count_of(page, "name=\"all\""), 1u) << "the root frame";
-  for (const char* comm : {"name=\"main\"", "name=\"worker\"", "name=\"io thread\""})
-    EXPECT_EQ(count_of(page, comm), 1u);
-  EXPECT_GT(count_of(page, "class=\"frame\""), 300u);
+  EXPECT_EQ(boxes("all"), 1u) << "the root frame";
+  for (const char* comm : {"main", "worker", "io thread"}) EXPECT_EQ(boxes(comm), 1u);
+  EXPECT_GT(count_of(page, "class=\"frame"), 300u);
   // Truncated stacks: in the header with their reasons, hatched in the graph, in the legend.
   EXPECT_NE(
       page.find(fmt::format("<dd>{:.2f}%</dd>",
                             static_cast<double>((totals.samples - totals.truncated) * 10000 / totals.samples) / 100)),
       std::string::npos);
   EXPECT_NE(page.find("Truncated (no row)"), std::string::npos);
-  EXPECT_GE(count_of(page, "name=\"[truncated: no row]\""), 3u);
-  EXPECT_GT(count_of(page, "fill=\"url(#truncated-"), 10u);
-  EXPECT_GE(count_of(page, "<pattern"), 2u);
+  EXPECT_GE(boxes("[truncated: no row]"), 3u);
+  EXPECT_GT(count_of(page, "class=\"frame truncated"), 10u);
   EXPECT_NE(page.find("truncated stacks"), std::string::npos);
   EXPECT_NE(page.find("[kernel]"), std::string::npos);
   // A comment is text, never markup.
   EXPECT_NE(page.find("synthetic &lt;profile&gt; &amp; \"quotes\""), std::string::npos);
-  EXPECT_EQ(count_of(page, "#e879f9"), 0u) << "nothing is highlighted without a search";
+  EXPECT_EQ(count_of(page, "class=\"frame match"), 0u) << "nothing is highlighted without a search";
 }
 
-TEST_F(Page, SearchHighlightsAndCountsTheShare) {
-  const auto profile = testing::synthetic_profile();
-  const auto page = shown(profile, "#q=parse");
-  EXPECT_GT(count_of(page, "fill=\"#e879f9\""), 5u);
-  const std::uint64_t expected = samples_matching(profile, "parse");
-  const double share = 100.0 * static_cast<double>(expected) / static_cast<double>(totals_of(profile).samples);
-  EXPECT_NE(page.find(fmt::format("{:.2f}% of samples", share)), std::string::npos)
-      << page.substr(page.find("id=\"match\""), 120);
-  const auto nothing = shown(profile, "#q=surely-not-there");
-  EXPECT_NE(nothing.find("no match"), std::string::npos);
-  EXPECT_EQ(count_of(nothing, "fill=\"#e879f9\""), 0u);
+TEST_F(Page, SearchHighlightsAndCounts) {
+  shown(testing::synthetic_profile(), "#q=parse");
+  const auto matches = "document.querySelectorAll('.frame.match').length";
+  EXPECT_GT(browser_->value(matches), 5);
+  EXPECT_NE(text_of("match").find("% of samples ("), std::string::npos);  // the numbers: test_page_numbers
+  EXPECT_NE(text_of("match").find(" functions"), std::string::npos);
+  act("search('surely-not-there')");
+  EXPECT_EQ(text_of("match"), "no match");
+  EXPECT_EQ(browser_->value(matches), 0);
+  act("search('parse_[')");  // an unfinished expression is text
+  EXPECT_EQ(text_of("match"), "no match");
 }
 
 // Two difficult functions: one is named like the end of a script, the other has a parameter of a type with a function's
@@ -153,9 +83,9 @@ profile::Profile tricky_profile() {
 
 TEST_F(Page, NamesAreTextAndSearchGoesByThem) {
   const auto profile = tricky_profile();
-  const auto page = shown(profile);
-  EXPECT_GE(count_of(page, "&lt;/script&gt;&lt;!--&lt;script&gt;"), 1u);
-  EXPECT_EQ(count_of(page, "name=\"all\""), 1u);
+  shown(profile);
+  EXPECT_EQ(boxes("</script><!--<script>"), 1u);
+  EXPECT_GE(count_of(shown(profile, "#view=functions"), "<td>&lt;/script&gt;&lt;!--&lt;script&gt;</td>"), 1u);
   // Not evaluate(parse::Node const&), which has 50 samples.
   const auto found = shown(profile, "#q=parse");
   EXPECT_NE(found.find("99.70% of samples (9,970)"), std::string::npos)
@@ -200,19 +130,24 @@ TEST_F(Page, OneProcessAndOneThread) {
   EXPECT_NE(process.find("worker: 50.00%"), std::string::npos);
   EXPECT_NE(process.find("<td class=\"number\">83.33%</td><td class=\"number\">83.33%</td><td>evaluate(parse::Node"),
             std::string::npos);
+  EXPECT_NE(process.find("<dt>samples</dt><dd>60</dd>"), std::string::npos) << "the header is of the process";
+  EXPECT_NE(process.find("All numbers are of main (pid 7): 0.60% of 10,000 samples."), std::string::npos);
   const auto thread = shown(profile, "#view=functions&process=main+(pid+7)&thread=worker");
-  EXPECT_NE(thread.find("<td class=\"number\">50.00%</td><td class=\"number\">50.00%</td><td>evaluate(parse::Node"),
+  EXPECT_NE(thread.find("<td class=\"number\">100.00%</td><td class=\"number\">100.00%</td><td>evaluate(parse::Node"),
             std::string::npos);
+  EXPECT_NE(thread.find("main (pid 7), thread worker: 0.30% of 10,000 samples."), std::string::npos);
   EXPECT_EQ(thread.find("&lt;/script&gt;"), std::string::npos) << "a function of the other thread";
-  EXPECT_EQ(count_of(shown(profile, "#process=main+(pid+8)"), "name=\"parse::run(int)\""), 1u);
+  shown(profile, "#process=main+(pid+8)");
+  EXPECT_EQ(boxes("parse::run(int)"), 1u);
+  EXPECT_EQ(boxes("evaluate(parse::Node const&)"), 0u);
 }
 
 TEST_F(Page, CallersView) {
   const auto profile = testing::synthetic_profile();
   const auto page = shown(profile, "#view=callers");
   EXPECT_NE(page.find("aria-pressed=\"true\""), std::string::npos);
-  EXPECT_EQ(count_of(page, "name=\"all\""), 1u);
-  EXPECT_GT(count_of(page, "class=\"frame\""), 200u);
+  EXPECT_EQ(boxes("all"), 1u);
+  EXPECT_GT(count_of(page, "class=\"frame"), 200u);
 }
 
 TEST_F(Page, OneOfTwoEvents) {
@@ -221,12 +156,12 @@ TEST_F(Page, OneOfTwoEvents) {
   EXPECT_NE(cpu.find("<dt>samples</dt><dd>40</dd>"), std::string::npos);
   EXPECT_NE(cpu.find("<dt>CPU time</dt>"), std::string::npos);
   EXPECT_NE(cpu.find("main (pid 8): 75.00%"), std::string::npos);
-  EXPECT_EQ(count_of(cpu, "name=\"wait\""), 0u);
+  EXPECT_EQ(boxes("wait"), 0u);
   EXPECT_EQ(cpu.find("Label reason"), std::string::npos);
   const auto off_cpu = shown(profile, "#event=off-cpu");
   EXPECT_NE(off_cpu.find("<dt>off-cpu</dt><dd>4.50 ms</dd>"), std::string::npos);
   EXPECT_EQ(off_cpu.find("<dt>CPU time</dt>"), std::string::npos);
-  EXPECT_EQ(count_of(off_cpu, "name=\"wait\""), 2u);
+  EXPECT_EQ(boxes("wait"), 2u);
   EXPECT_NE(off_cpu.find("<li>Label reason: futex 66.67%, page fault 22.22%, none 11.11%</li>"), std::string::npos);
   EXPECT_EQ(off_cpu.find("pid 8"), std::string::npos) << "this process did not wait";
   // Units in a search and in the table.
@@ -239,31 +174,117 @@ TEST_F(Page, OneOfTwoEvents) {
   EXPECT_NE(shown(profile, "#event=nosuch").find("<dt>samples</dt><dd>40</dd>"), std::string::npos);
 }
 
-TEST_F(Page, AnEventIsChosenAndTheAddressKeepsIt) {
+TEST_F(Page, TheAddressKeepsWhatIsChosenAndBackUndoesIt) {
   const std::string choose =
-      "const menu = document.getElementById('event'); menu.value = 'off-cpu'; menu.dispatchEvent(new Event('change'));"
-      "const at = document.createElement('p'); at.textContent = 'at ' + location.hash; document.body.append(at);";
-  const auto profile = testing::events_profile();
-  const auto page = shown(profile, "#q=wait", choose);
-  EXPECT_NE(page.find("<p>at #q=wait&amp;event=off-cpu</p>"), std::string::npos) << page.substr(page.size() - 300);
-  EXPECT_NE(page.find("<dt>off-cpu</dt><dd>4.50 ms</dd>"), std::string::npos);
-  EXPECT_NE(page.find("100.00% of off-cpu (4.50 ms)"), std::string::npos);
-  // A process without samples of the event cannot stay chosen. One that has some does, if there is a choice.
-  EXPECT_NE(shown(profile, "#process=main+(pid+8)", choose).find("<p>at #event=off-cpu</p>"), std::string::npos);
-  auto both = profile;
-  both.samples.push_back(both.samples[1]);
-  both.samples.back().pid = both.samples.back().tid = 8;
-  const auto kept = shown(both, "#process=main+(pid+8)", choose);
-  EXPECT_NE(kept.find("<p>at #event=off-cpu&amp;process=main+%28pid+8%29</p>"), std::string::npos)
-      << kept.substr(kept.size() - 300);
-  EXPECT_NE(kept.find("Label reason: futex 80.00%"), std::string::npos) << "of all processes";
+      "const menu = document.getElementById('event'); menu.value = 1;"
+      "menu.dispatchEvent(new Event('change'));";
+  shown(testing::events_profile(), "#q=wait");
+  act("{" + choose + "}");
+  EXPECT_EQ(browser_->value("location.hash"), "#q=wait&event=off-cpu");
+  EXPECT_NE(document().find("<dt>off-cpu</dt><dd>4.50 ms</dd>"), std::string::npos);
+  EXPECT_EQ(text_of("match"), "100.00% of off-cpu (4.50 ms), 1 function");
+  act("toggle('callers')");
+  act("[...document.querySelectorAll('.frame')].find((one) => one.textContent === 'wait').click()");
+  EXPECT_EQ(text_of("chart").substr(0, 7), "allwait");
+  const auto zoomed = browser_->value("location.hash");
+  EXPECT_NE(zoomed.get<std::string>().find("&zoom="), std::string::npos);
+  act("new Promise((done) => { addEventListener('popstate', done, { once: true }); history.back(); })");
+  EXPECT_EQ(browser_->value("location.hash"), "#q=wait&view=callers&event=off-cpu");
+  act("new Promise((done) => { addEventListener('popstate', done, { once: true }); history.go(-2); })");
+  EXPECT_EQ(browser_->value("location.hash"), "#q=wait");
+  EXPECT_EQ(text_of("match"), "no match");
+  EXPECT_NE(document().find("<dt>samples</dt><dd>40</dd>"), std::string::npos);
+  open(zoomed);
+  EXPECT_EQ(text_of("chart").substr(0, 7), "allwait");
+  // The letters of a search are one step.
+  open();
+  for (const char* letters : {"w", "wa", "wai"}) act(fmt::format("choose({{ query: '{}' }})", letters));
+  act("new Promise((done) => { addEventListener('popstate', done, { once: true }); history.back(); })");
+  EXPECT_EQ(browser_->value("location.hash"), "");
+}
+
+TEST_F(Page, AProcessStaysChosen) {
+  const auto page = shown(testing::events_profile(), "#event=off-cpu&process=main+(pid+8)");
+  EXPECT_NE(page.find("No waits were recorded."), std::string::npos) << "of this process";
+  EXPECT_NE(page.find("All numbers are of main (pid 8): 0.00% of 4.50 ms."), std::string::npos);
+  EXPECT_NE(shown(testing::events_profile(), "#event=off-cpu&process=main+(pid+7)").find("Label reason: futex 66.67%"),
+            std::string::npos);
+}
+
+TEST_F(Page, TheKeyboardWalksAndZooms) {
+  shown(tricky_profile());
+  browser_->value("document.querySelector('.frame').focus()");
+  const auto focused = [&] { return browser_->text("document.activeElement.textContent"); };
+  EXPECT_EQ(focused(), "all");
+  browser_->press("ArrowDown");
+  browser_->press("ArrowDown");
+  EXPECT_EQ(focused(), "main");
+  browser_->press("ArrowDown");
+  EXPECT_EQ(focused(), "parse::run(int)");
+  browser_->press("ArrowUp");
+  browser_->press("Enter");
+  browser_->wait("location.hash.startsWith('#zoom=')");
+  settle();
+  EXPECT_EQ(focused(), "main") << "the frame stays chosen";
+  const auto copied = browser_->text(
+      "(() => { let text = ''; const event = new ClipboardEvent('copy', { clipboardData: new DataTransfer(), bubbles: "
+      "true,"
+      "cancelable: true }); document.activeElement.dispatchEvent(event); return "
+      "event.clipboardData.getData('text/plain'); })()");
+  EXPECT_EQ(copied, "main\nmain");
+  browser_->press("Escape");
+  browser_->wait("location.hash === ''");
+}
+
+// The half of a C++ name that tells it apart is the end.
+TEST_F(Page, TheMiddleOfALongNameIsLeftOut) {
+  auto profile = tricky_profile();
+  profile.functions[3].name =
+      "company::project::component::detail::" + std::string(150, 'x') + "::Parser<int, std::less<>>::run_fast(int)";
+  shown(profile, "#view=functions");
+  const auto cell = browser_->text("document.querySelector('#list td:nth-child(3)').textContent");
+  EXPECT_TRUE(cell.starts_with("company::project") && cell.ends_with("::Parser<…>::run_fast")) << cell;
+  EXPECT_NE(cell.find("…"), std::string::npos);
+  act("toggle('graph')");
+  browser_->size(500, 900);
+  act("ask()");
+  const auto label =
+      browser_->text("drawn.boxes.findLast((box) => nameOf(box.frame).startsWith('company')).element.textContent");
+  browser_->size(1400, 900);
+  EXPECT_TRUE(label.starts_with("company::") && label.ends_with("::Parser<…>::run_fast")) << label;
+}
+
+TEST_F(Page, ColoursHaveALegend) {
+  auto profile = testing::synthetic_profile();
+  for (const char* colour : {"module", "kind", "certainty"}) {
+    shown(profile, fmt::format("#colour={}", colour));
+    // Each colour that is drawn for code has the hue of an entry of the legend.
+    EXPECT_EQ(browser_->text("(() => { const hue = (one) => { const [r, g, b] = "
+                             "getComputedStyle(one).backgroundColor.match(/\\d+/g).map(Number), most = Math.max(r, g, "
+                             "b), least = Math.min(r, g, b),"
+                             "d = most - least; return d < 24 ? -1 : Math.round(((most === r ? (g - b) / d : most === "
+                             "g ? 2 + (b - r) / d : 4 + (r - g) / d) * 60 + 360) % 360 / 6); };"
+                             "const known = new Set([...document.querySelectorAll('#legend i')].map(hue));"
+                             "const near = (h) => h < 0 || [h - 1, h, h + 1].some((one) => known.has((one + 60) % 60));"
+                             "return drawn.boxes.filter((box) => isCode(box.frame) && "
+                             "!near(hue(box.element))).map((box) => nameOf(box.frame)).join(); })()"),
+              "")
+        << colour;
+  }
+  EXPECT_EQ(browser_->text(
+                "[...document.querySelectorAll('#legend button')].slice(0, 5).map((one) => one.textContent).join()"),
+            "described,proved,checked,chained,guessed");
+  for (const char* theme : {"dark", "light"}) {
+    open(fmt::format("#theme={}", theme));
+    EXPECT_EQ(browser_->text("getComputedStyle(document.documentElement).colorScheme"), theme);
+  }
 }
 
 TEST_F(Page, GroupsAndEventsWithoutSamples) {
   auto profile = testing::events_profile();
   group_samples(profile, "reason");
   const auto page = shown(profile, "#event=off-cpu&thread=futex");
-  EXPECT_EQ(count_of(page, "name=\"futex\""), 1u);
+  EXPECT_EQ(boxes("futex"), 1u);
   EXPECT_NE(page.find("All groups"), std::string::npos);
   EXPECT_NE(page.find("page fault: 22.22%"), std::string::npos);
   std::erase_if(profile.samples, [](const auto& sample) { return sample.event == 1; });
@@ -272,15 +293,64 @@ TEST_F(Page, GroupsAndEventsWithoutSamples) {
 
 TEST_F(Page, LargeAndEmptyProfiles) {
   const auto large = testing::synthetic_profile({.samples = 60'000, .functions = 5000, .stacks = 40'000, .depth = 60});
-  Frames frames(large);
-  EXPECT_GT(CallTree(large, frames).nodes().size(), 100'000u);
   const auto page = shown(large);
-  EXPECT_GT(count_of(page, "class=\"frame\""), 500u);
-  EXPECT_NE(page.find("are too narrow to draw and left out"), std::string::npos);
+  EXPECT_GT(count_of(page, "class=\"frame"), 500u);
+  EXPECT_NE(page.find("are not drawn until you zoom in"), std::string::npos);
   // Each of its 5000 functions is narrower than a pixel.
-  EXPECT_EQ(count_of(shown(large, "#view=callers"), "name=\"(narrower functions)\""), 1u);
-  EXPECT_GT(count_of(shown(large, "#view=functions"), "<tr title="), 199u);
+  act("toggle('callers')");
+  EXPECT_EQ(boxes("(narrower functions)"), 1u);
+  act("drawn.boxes.find((box) => box.frame === NARROWER).element.click()");
+  EXPECT_EQ(browser_->value("document.querySelectorAll('#list tbody tr').length"), 200);
   EXPECT_NE(shown({}).find("No samples were recorded."), std::string::npos);
+}
+
+// Each would set `hit`, load something, or break the page if it were taken for more than text.
+TEST_F(Page, HostileNamesAreText) {
+  const std::vector<std::string> names = {"<script>window.hit = 1</script>",
+                                          "</script><script>window.hit = 1</script>",
+                                          "<img src=x onerror='window.hit = 1'>",
+                                          "\"><svg onload=\"window.hit = 1\">",
+                                          "' onmouseover='window.hit = 1",
+                                          "<!--<script>",
+                                          "${window.hit = 1}",
+                                          "');window.hit = 1;//",
+                                          "javascript:window.hit=1",
+                                          "<iframe srcdoc='<script>parent.hit = 1</script>'></iframe>",
+                                          "<style>*{background:url(http://127.0.0.1:9/hit)}</style>",
+                                          "</style><link rel=stylesheet href=http://127.0.0.1:9/hit>",
+                                          "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/hit'>",
+                                          "&lt;b&gt;&amp;#60;",
+                                          "__proto__",
+                                          "constructor",
+                                          "@PROFILE@ @SCRIPTS@ @CALCULATOR@",
+                                          "a\x01 b\nc\u2028window.hit = 1",
+                                          "\xff\xc0</textarea><base href=http://127.0.0.1:9/>"};
+  ASSERT_EQ(names.size(), 19u);
+  for (const std::string& name : names) {
+    auto p = testing::events_profile();
+    for (auto& function : p.functions) function.name = function.file = name;
+    for (auto& text : p.strings) text = name;
+    p.modules[0].path = "/" + name;
+    p.comments = {name};
+    for (auto& event : p.events) event.name = event.counted = event.unit = name;
+    p.samples[0].end = WL_END_NO_ROW;
+    write(p);
+    for (const char* hash : {"", "#event=1&view=callers", "#view=functions"}) {
+      open(hash);
+      act("choose({ value: names.values.length - 1 })");
+      act("choose({ view: 'functions', chosen: names.frames.findIndex((frame, i) => isCode(i)) })");
+      act("choose({ view: 'graph' })");
+      browser_->value("drawn.boxes.forEach((box) => showTip(box, 1, 1))");
+      EXPECT_EQ(browser_->value("typeof window.hit"), "undefined") << name;
+      EXPECT_EQ(
+          browser_->value(
+              "document.querySelectorAll('script, img, svg, iframe, link, base, meta[http-equiv=refresh]').length"),
+          2)
+          << name << ": more than the page's own two scripts";
+    }
+  }
+  for (const std::string& url : browser_->requests())
+    EXPECT_TRUE(url.starts_with("file:///") || url.starts_with("blob:") || url == "about:blank") << url;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "profiler/export/pprof.h"
 #include "support/events_profile.h"
 #include "support/synthetic_profile.h"
+#include "support/timed_profile.h"
 
 namespace windlass::exporter {
 namespace {
@@ -129,6 +130,24 @@ TEST(PprofPeer, GoReadsAndRewritesTwoEvents) {
       }
     }
   }
+}
+
+// Fields of our own are skipped: times change no sum.
+TEST(PprofPeer, GoReadsAProfileWithTimes) {
+  if (std::system("go tool -n pprof >/dev/null 2>&1") != 0) GTEST_SKIP() << "no go tool pprof";
+  const auto timed = testing::timed_profile();
+  auto without = timed;
+  for (auto& sample : without.samples) sample.times = 0;
+  for (auto& event : without.events) event.per_time = 0;
+  const auto raw_of = [](const profile::Profile& profile) {
+    const std::string file = WINDLASS_PEER_DIRECTORY "/times.pb.gz";
+    EXPECT_TRUE(write_pprof_file(profile, file).has_value());
+    return output_of("PPROF_TMPDIR=" WINDLASS_PEER_DIRECTORY " go tool pprof -raw " + file + " 2>&1");
+  };
+  const std::string raw = raw_of(timed);
+  EXPECT_NE(raw.find("samples/count cpu/nanoseconds[dflt] waits/count off-cpu/nanoseconds\n"), std::string::npos)
+      << raw;
+  EXPECT_EQ(raw, raw_of(without));
 }
 
 }  // namespace

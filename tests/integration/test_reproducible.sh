@@ -36,7 +36,7 @@ written() {
   mkdir "$2/written"
   "$1" "$command" help --man-pages "$2/written"
   "$1" "$command" completion bash > "$2/written/completion"
-  "$1" python3 "$2/cmake/sbom.py" "$command" "$2/src" "$2/build/web" 0 > "$2/written/sbom"
+  "$1" python3 "$2/cmake/sbom.py" "$command" "$2/src" 0 > "$2/written/sbom"
   "$1" git -C "$source" archive --format=tar --prefix=windlass/ HEAD | "$1" gzip -9n > "$2/written/sources.tar.gz"
   "$1" "$source/debian/changelog.py" "$2/written/changelog" > /dev/null
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Does the bill of materials list what the command is made of?  test_sbom.py COMMAND SBOM WEB_FOLDER"""
+"""Does the bill of materials list what the command is made of?  test_sbom.py COMMAND SBOM"""
 import json
 import pathlib
 import re
 import subprocess
 import sys
 
-command, web = sys.argv[1], pathlib.Path(sys.argv[3])
+command = sys.argv[1]
 document = json.loads(pathlib.Path(sys.argv[2]).read_text())
 packages = {package["name"]: package for package in document["packages"]}
 names = {package["SPDXID"] for package in document["packages"]}
@@ -26,11 +26,6 @@ for library in needed:
         owner = subprocess.run(["dpkg", "-S", path, "/usr" + path], text=True, capture_output=True).stdout
         if not owner.startswith(listed[0]["name"] + ":"):
             errors.append(f"{library} is not of {listed[0]['name']}: {owner.strip()}")
-for script in web.glob("*/package.json"):
-    facts = json.loads(script.read_text())
-    package = packages.get(facts["name"], {})
-    if (package.get("versionInfo"), package.get("licenseDeclared")) != (facts["version"], facts["license"]):
-        errors.append(f"{facts['name']} {facts['version']} ({facts['license']}) is not listed")
 for relation in document["relationships"]:
     if not {relation["spdxElementId"], relation["relatedSpdxElement"]} <= names:
         errors.append(f"a relation with an unknown package: {relation}")

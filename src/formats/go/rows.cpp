@@ -266,11 +266,6 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
 
 const GoRows::Ways& GoRows::ways() const {
   std::call_once(looked_, [this] {
-    const auto code_of = [this](std::string_view name) {
-      const auto function = find(name);
-      return function ? image_.at_address(function->begin, function->end - function->begin).value_or(ByteView())
-                      : ByteView();
-    };
     const auto append = [this](const auto& append_to) {
       const std::size_t begin = ways_.bytes.size();
       append_to(ways_.bytes);
@@ -280,7 +275,7 @@ const GoRows::Ways& GoRows::ways() const {
       kept->addend = 8;
       ways_.kept = append([&](dwarf::Block& to) { dwarf::append_cfa(*kept, to); });
     }
-    auto way = find_way_back(code_of("runtime.systemstack"), 0);
+    auto way = way_back();
     ways_.by_thread = way.has_value();
     for (std::size_t words = 0; way && words <= kWays; ++words) {
       // Of a jump the return address is where it is until the stack is copied, as morestack has it done.
@@ -291,6 +286,16 @@ const GoRows::Ways& GoRows::ways() const {
     }
   });
   return ways_;
+}
+
+std::optional<dwarf::SwitchedStack> GoRows::way_back() const {
+  return find_way_back(code_of("runtime.systemstack"), 0);
+}
+
+ByteView GoRows::code_of(std::string_view name) const {
+  const auto function = find(name);
+  return function ? image_.at_address(function->begin, function->end - function->begin).value_or(ByteView())
+                  : ByteView();
 }
 
 std::optional<Function> GoRows::find(std::string_view name) const {

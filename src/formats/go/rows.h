@@ -53,6 +53,8 @@ class GoRows {
   [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
   // Ascending; linear in them, and in the code where a stack is left.
   [[nodiscard]] Expected<void> for_each_row(const Function& function, RowSink sink) const;
+  // How a thread on its system stack finds its goroutine (find_way_back). Linear in the functions.
+  [[nodiscard]] std::optional<dwarf::SwitchedStack> way_back() const;
 
  private:
   [[nodiscard]] std::uint64_t frame_pointer_saved_from(const Function& function) const;
@@ -77,6 +79,7 @@ class GoRows {
   };
   const Ways& ways() const;
   [[nodiscard]] std::optional<Function> find(std::string_view name) const;
+  [[nodiscard]] ByteView code_of(std::string_view name) const;
 
   CodeMap map_;
   image::ElfImage image_;

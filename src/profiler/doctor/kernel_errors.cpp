@@ -150,10 +150,12 @@ SystemError explain_perf_error(int error, unsigned frequency) {
 SystemError explain_event_error(const std::string& event, int error) {
   if (error == EACCES || error == EPERM || error == EMFILE || error == ENFILE) return explain_perf_error(error, 0);
   const bool is_probe = event.starts_with("uprobe:") || event.starts_with("uretprobe:");
-  const bool is_tracepoint = !is_probe && event.find(':') != std::string::npos;
+  const bool is_static = event.starts_with("usdt:");
+  const bool is_tracepoint = !is_probe && !is_static && event.find(':') != std::string::npos;
   std::string why;
   if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV || error == ESRCH)
-    why = is_probe ? "the file, or the function in its symbols, is not there. Way out: windlass dump FILE, nm FILE"
+    why = is_probe    ? "the file, or the function in its symbols, is not there. Way out: windlass dump FILE, nm FILE"
+          : is_static ? "the file, or the static probe in its notes, is not there. Way out: readelf -n FILE"
           : is_tracepoint ? "the kernel has no such tracepoint, or tracefs is not mounted. Way out: ls "
                             "/sys/kernel/tracing/events, mount -t tracefs tracefs /sys/kernel/tracing"
                           : "this machine has no such counter (a virtual machine often has none of the processor's). "

@@ -50,9 +50,8 @@ class CallTree {
   [[nodiscard]] const std::vector<FunctionCount>& functions() const { return functions_; }
 
  private:
-  class Children;
-  void insert(const profile::Sample& sample, std::uint64_t count, Frames& frames, Children& children,
-              std::vector<std::uint32_t>& path);
+  class Paths;
+  std::uint32_t node_of(const std::vector<std::uint32_t>& path, Paths& paths);
   void count_functions(const std::vector<std::uint32_t>& path, std::uint64_t count);
   void add_totals_and_sort(const Frames& frames);
 
@@ -61,5 +60,10 @@ class CallTree {
   std::vector<std::uint32_t> last_stack_;  // by frame id: the last stack that counted it
   std::uint32_t stack_number_ = 0;
 };
+
+// The functions by descending self, then total: frames that are neither a thread's name nor a reason of truncation, and
+// that a sample has. At most so many of them are sorted, and come first.
+[[nodiscard]] std::vector<std::uint32_t> functions_by_self(const Frames& frames, const CallTree& tree,
+                                                           std::size_t sorted = ~std::size_t{0});
 
 }  // namespace windlass::exporter

@@ -8,6 +8,13 @@ namespace windlass::exporter {
 
 using profile::kNone;
 
+namespace {
+
+// Of code made at run time that nothing names, addresses mean nothing to people; each would be a function.
+constexpr const char* kJit = "[jit]";
+
+}  // namespace
+
 std::string_view module_name(const profile::Module& module) {
   const std::string_view path = module.path;
   if (path.empty()) return "[unknown]";
@@ -18,10 +25,15 @@ std::string_view module_name(const profile::Module& module) {
 
 std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location) {
   if (location.module >= profile.modules.size()) return fmt::format("{:#x}", location.address);
-  // Of code made at run time that nothing names, addresses mean nothing to people; each would be a function.
-  if (profile.modules[location.module].path == "[anon]") return "[jit]";
+  if (profile.modules[location.module].path == "[anon]") return kJit;
   const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
   return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), offset);
+}
+
+std::string module_text(const profile::Profile& profile, const Frame& frame) {
+  if (frame.modules.empty()) return {};
+  const std::string_view first = module_name(profile.modules[frame.modules.front()]);
+  return frame.modules.size() == 1 ? std::string(first) : fmt::format("{} +{}", first, frame.modules.size() - 1);
 }
 
 Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {
@@ -38,13 +50,56 @@ Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(prof
                              .kind = FrameKind::kUnnamed}));
   }
   first_.push_back(ids_.size());
+  settle_modules();
+}
+
+bool Frames::is_kernel(std::uint32_t module) const {
+  return module < profile_.modules.size() && profile_.modules[module].is_kernel;
+}
+
+// An offset says nothing of another file of the same name. The name of code that nothing names is no offset.
+bool Frames::is_of_module(const Frame& frame) { return frame.kind == FrameKind::kUnnamed && frame.name != kJit; }
+
+bool Frames::is_same(const Frame& a, const Frame& b) const {
+  return a.kind == b.kind && a.name == b.name && is_kernel(a.module) == is_kernel(b.module) &&
+         (a.module == b.module || !is_of_module(a));
 }
 
 std::uint32_t Frames::intern(Frame frame) {
-  std::string key = fmt::format("{}:{}:{}", static_cast<int>(frame.kind), frame.module, frame.name);
-  const auto [entry, is_new] = by_key_.try_emplace(std::move(key), static_cast<std::uint32_t>(frames_.size()));
-  if (is_new) frames_.push_back(std::move(frame));
-  return entry->second;
+  if (frames_.size() * 2 >= slots_.size()) grow();
+  auto hash = static_cast<std::uint32_t>(std::hash<std::string_view>()(frame.name));
+  if (is_of_module(frame)) hash += frame.module * 0x9e3779b9u;
+  std::size_t at = hash & (slots_.size() - 1);
+  for (; slots_[at].id != kNone; at = (at + 1) & (slots_.size() - 1)) {
+    const std::uint32_t id = slots_[at].id;
+    if (slots_[at].hash != hash || !is_same(frames_[id], frame)) continue;
+    if (frame.module < profile_.modules.size()) modules_seen_.emplace_back(id, frame.module);
+    return id;
+  }
+  const auto id = static_cast<std::uint32_t>(frames_.size());
+  slots_[at] = {hash, id};
+  if (frame.module < profile_.modules.size()) modules_seen_.emplace_back(id, frame.module);
+  frames_.push_back(std::move(frame));
+  return id;
+}
+
+void Frames::settle_modules() {
+  std::ranges::sort(modules_seen_);
+  modules_seen_.erase(std::ranges::unique(modules_seen_).begin(), modules_seen_.end());
+  for (const auto& [id, module] : modules_seen_) frames_[id].modules.push_back(module);
+  for (const auto& [id, module] : modules_seen_) frames_[id].module = frames_[id].modules.front();
+  modules_seen_ = {};
+}
+
+void Frames::grow() {
+  std::vector<Slot> old(slots_.empty() ? 1024 : slots_.size() * 2);
+  old.swap(slots_);
+  for (const Slot& slot : old) {
+    if (slot.id == kNone) continue;
+    std::size_t at = slot.hash & (slots_.size() - 1);
+    while (slots_[at].id != kNone) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = slot;
+  }
 }
 
 std::uint32_t Frames::of_line(const profile::Location& location, const profile::Line& line) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "profiler/profile/profile.h"
@@ -17,7 +18,8 @@ enum class FrameKind : std::uint8_t { kFunction, kUnnamed, kComm, kTruncated };
 struct Frame {
   std::string name;
   std::string_view file;                  // points into the Profile
-  std::uint32_t module = profile::kNone;  // index into Profile::modules
+  std::uint32_t module = profile::kNone;  // index into Profile::modules; the first of `modules`
+  std::vector<std::uint32_t> modules{};   // all that have such a function, ascending
   std::uint32_t line = 0;                 // where the function starts if known, else the first line seen
   FrameKind kind = FrameKind::kFunction;
 };
@@ -27,8 +29,12 @@ struct Frame {
 [[nodiscard]] std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location);
 // The last component of a module's path; "[kernel]" stays.
 [[nodiscard]] std::string_view module_name(const profile::Module& module);
+// "libfoo.so", "libfoo.so +1" of a frame of two modules; empty if the frame has none.
+[[nodiscard]] std::string module_text(const profile::Profile& profile, const Frame& frame);
 
-// Frames of a whole profile: equal name and module are one frame. Keeps views into the profile, which must outlive it.
+// Frames of a whole profile: equal names are one frame, whatever the modules. For example, an inline function that two
+// libraries have is one function. A function of the kernel and one of a program are two, and so are unnamed addresses
+// of two modules. Keeps views into the profile, which must outlive it.
 class Frames {
  public:
   explicit Frames(const profile::Profile& profile);
@@ -46,6 +52,15 @@ class Frames {
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
 
  private:
+  struct Slot {
+    std::uint32_t hash = 0;
+    std::uint32_t id = profile::kNone;
+  };
+  [[nodiscard]] bool is_kernel(std::uint32_t module) const;
+  [[nodiscard]] static bool is_of_module(const Frame& frame);
+  [[nodiscard]] bool is_same(const Frame& a, const Frame& b) const;
+  void grow();
+  void settle_modules();
   std::uint32_t of_comm(std::uint32_t comm);
   std::uint32_t of_end(std::uint8_t end);
   std::uint32_t intern(Frame frame);
@@ -53,8 +68,9 @@ class Frames {
 
   const profile::Profile& profile_;
   std::vector<Frame> frames_;
-  std::unordered_map<std::string, std::uint32_t> by_key_;
-  std::unordered_map<std::uint64_t, std::uint32_t> by_function_;  // (module, function) -> frame
+  std::vector<Slot> slots_;  // of frames, by the hashes of their names; a power of two of them, at most half used
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> modules_seen_;  // (frame, module), until settle_modules()
+  std::unordered_map<std::uint64_t, std::uint32_t> by_function_;       // (module, function) -> frame
   std::vector<std::uint32_t> comms_;  // comm -> frame, kNone = not asked yet; the last one is for kNone
   std::uint32_t ends_[256];
   std::vector<std::uint32_t> ids_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "base/json_writer.h"
 #include "profiler/export/call_tree.h"
@@ -39,6 +40,7 @@ class ProfileWriter {
   void write_profile() {
     const auto totals = totals_of(profile_, type_);
     begin("profile");
+    json_.member("schema", kJsonSchema);
     json_.member("samples", totals.samples);
     json_.member("truncated", totals.truncated);
     json_.member("chained", totals.chained);
@@ -55,6 +57,7 @@ class ProfileWriter {
       json_.member("unit", event.unit);
       json_.member("counted", event.counted);
       json_.member("period", event.period);
+      if (event.per_time != 0) json_.member("per_time", event.per_time);
       json_.end_object();
     }
     json_.end_array();
@@ -72,19 +75,20 @@ class ProfileWriter {
     end();
   }
   void write_functions() {
-    std::vector<std::uint32_t> order(frames_.size());
-    std::iota(order.begin(), order.end(), 0u);
     const auto& counts = tree_.functions();
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::pair(counts[a].self, counts[a].total) > std::pair(counts[b].self, counts[b].total);
-    });
+    auto order = functions_by_self(frames_, tree_);
+    for (std::uint32_t id = 0; id < frames_.size(); ++id)  // which locations have
+      if (counts[id].total == 0) order.push_back(id);
     for (const auto id : order) {
       const Frame& frame = frames_[id];
-      if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
       begin("function");
       json_.member("id", id);
       json_.member("name", frame.name);
-      module_member(frame.module);
+      module_member(frame.modules.size() == 1 ? frame.module : profile::kNone);
+      json_.key("modules");
+      json_.begin_array();
+      for (const auto module : frame.modules) json_.value(module);
+      json_.end_array();
       json_.member_or_null("file", frame.file);
       json_.member_or_null("line", frame.line != 0, frame.line);
       json_.member("self", counts[id].self);
@@ -128,6 +132,17 @@ class ProfileWriter {
     }
     json_.end_object();
   }
+  void write_times(std::span<const profile::SampleTime> times) {
+    json_.key("times");
+    json_.begin_array();
+    for (const profile::SampleTime& time : times) {
+      json_.begin_object();
+      json_.member("begin", time.begin);
+      json_.member("lasted", time.lasted);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
   void write_sample(const profile::Sample& sample) {
     const bool truncated = profile::is_truncated(sample.end);
     begin("sample");
@@ -144,6 +159,7 @@ class ProfileWriter {
     json_.begin_array();
     for (const auto location : sample.locations) json_.value(location);
     json_.end_array();
+    if (sample.times != 0) write_times(times_of(profile_, sample));
     end();
   }
 

@@ -21,9 +21,17 @@ enum ProfileField : std::uint32_t {
   kPeriod = 12,
   kComment = 13,
   kDefaultSampleType = 14,
+  kCountsOfTimes = 1001,  // Of Windlass: packed; Event::per_time of each event.
 };
 enum ValueTypeField : std::uint32_t { kType = 1, kUnit = 2 };
-enum SampleField : std::uint32_t { kSampleLocationId = 1, kSampleValue = 2, kSampleLabel = 3 };
+enum SampleField : std::uint32_t {
+  kSampleLocationId = 1,
+  kSampleValue = 2,
+  kSampleLabel = 3,
+  // Of Windlass, packed: the times of the sample in ns, each since the one before; and of waits how long they lasted.
+  kSampleTimes = 1001,
+  kSampleLasted = 1002,
+};
 enum LabelField : std::uint32_t { kLabelKey = 1, kLabelStr = 2, kLabelNum = 3, kLabelNumUnit = 4 };
 enum MappingField : std::uint32_t {
   kMappingId = 1,

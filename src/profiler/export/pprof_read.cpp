@@ -148,6 +148,7 @@ class PprofReader {
       case pprof::kFunction: return read_function(message(top));
       case pprof::kSampleType: return read_sample_type(read_type(message(top)));
       case pprof::kComment: return read_comment(top);
+      case pprof::kCountsOfTimes: return read_numbers(top, counts_of_times_);
       case pprof::kTimeNanos: profile_.start_unix_ns = number(top); return;
       case pprof::kDurationNanos: profile_.duration_ns = number(top); return;
       case pprof::kPeriod: period_ = number(top); return;
@@ -200,6 +201,8 @@ class PprofReader {
       // The period of a heap profile is the mean distance of its samples. It is not what a sample stands for.
       if (event.unit != "count" && event.unit != "bytes" && timed) event.period = period_;
     }
+    for (std::size_t i = 0; i < std::min(profile_.events.size(), counts_of_times_.size()); ++i)
+      profile_.events[i].per_time = counts_of_times_[i];
     const auto by_default = std::ranges::find_if(profile_.events, [&](const profile::Event& event) {
       return event.name == default_type_ || event.counted == default_type_;
     });
@@ -340,11 +343,15 @@ class PprofReader {
     profile::Sample sample;
     values_.clear();
     labels_.clear();
+    times_.clear();
+    lasted_.clear();
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
         case pprof::kSampleValue: read_values(fields); break;
         case pprof::kSampleLabel: read_label(message_of(fields), sample); break;
+        case pprof::kSampleTimes: read_numbers(fields, times_); break;
+        case pprof::kSampleLasted: read_numbers(fields, lasted_); break;
         default: fields.skip();
       }
     }
@@ -353,6 +360,29 @@ class PprofReader {
     bool added = false;
     for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event)
       added |= add_values(event, sample, any, added);
+    if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
+  }
+  // Of our files, whose samples have one event each.
+  void add_times(profile::Sample& sample) {
+    const std::uint64_t per_time = profile_.events[sample.event].per_time;
+    if (per_time == 0) return;
+    if (times_.size() > sample.count / per_time || (!lasted_.empty() && lasted_.size() != times_.size()))
+      return set_error(ErrorCode::kMalformed, "sample has another number of times than of counts", times_.size());
+    sample.first_time = profile_.times.size();
+    sample.times = static_cast<std::uint32_t>(times_.size());
+    std::uint64_t time = 0;
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      const std::uint64_t lasted = lasted_.empty() ? 0 : lasted_[i];
+      if (__builtin_add_overflow(time, times_[i], &time) || time + lasted < time)
+        return set_error(ErrorCode::kLimit, "time of a sample does not fit in 64 bits");
+      profile_.times.push_back({time, lasted});
+    }
+  }
+  void read_numbers(pbf_reader& fields, std::vector<std::uint64_t>& to) {
+    handled_ = true;
+    must_be(fields, protozero::pbf_wire_type::length_delimited);
+    for (const std::uint64_t number : fields.get_packed_uint64())
+      if (count_item()) to.push_back(number);
   }
   std::uint64_t value_at(std::size_t index) const {
     return index < values_.size() ? static_cast<std::uint64_t>(std::max<std::int64_t>(values_[index], 0)) : 0;
@@ -477,6 +507,8 @@ class PprofReader {
   std::vector<profile::Label> labels_;                         // of the sample at hand
   std::unordered_map<std::string, std::uint32_t> label_sets_;  // by their bytes
   std::vector<std::int64_t> values_;
+  std::vector<std::uint64_t> times_, lasted_;   // of the sample at hand
+  std::vector<std::uint64_t> counts_of_times_;  // of each event
   profile::Profile profile_;
 };
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <protozero/pbf_writer.hpp>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
@@ -86,6 +88,9 @@ class PprofWriter {
       for (const auto& comment : profile_.comments) w.add_int64(pprof::kComment, string_id(comment));
       if (!lost_.empty()) w.add_int64(pprof::kComment, string_id(lost_));
       w.add_int64(pprof::kDefaultSampleType, string_id(profile_.events[profile_.shown_event].name));
+      numbers_.clear();
+      for (const profile::Event& event : profile_.events) numbers_.push_back(event.per_time);
+      if (has_times(profile_)) w.add_packed_uint64(pprof::kCountsOfTimes, numbers_.begin(), numbers_.end());
     });
   }
 
@@ -118,7 +123,19 @@ class PprofWriter {
       if (sample.certainty != WL_DESCRIBED) label(w, pprof::kCertaintyLabel, profile::certainty_text(sample.certainty));
       for (const profile::Label& one : profile_.label_sets[sample.labels])
         label(w, profile_.strings[one.key], profile_.strings[one.value]);
+      if (sample.times != 0) write_times(w, times_of(profile_, sample));
     });
+  }
+
+  void write_times(pbf_writer& sample, std::span<const profile::SampleTime> times) {
+    numbers_.clear();
+    std::uint64_t last = 0;
+    for (const profile::SampleTime& time : times) numbers_.push_back(time.begin - std::exchange(last, time.begin));
+    sample.add_packed_uint64(pprof::kSampleTimes, numbers_.begin(), numbers_.end());
+    if (std::ranges::all_of(times, [](const auto& time) { return time.lasted == 0; })) return;
+    numbers_.clear();
+    for (const profile::SampleTime& time : times) numbers_.push_back(time.lasted);
+    sample.add_packed_uint64(pprof::kSampleLasted, numbers_.begin(), numbers_.end());
   }
 
   void write_mappings() {
@@ -195,7 +212,7 @@ class PprofWriter {
   std::vector<std::int64_t> values_;  // of a sample, in this order
   std::string buffer_;
   std::string lost_;
-  std::vector<std::uint64_t> ids_;
+  std::vector<std::uint64_t> ids_, numbers_;
   std::vector<std::string> unnamed_;
   std::unordered_map<std::string, std::size_t> unnamed_ids_;
   std::unordered_map<std::string_view, std::int64_t> string_ids_;

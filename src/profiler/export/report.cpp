@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <queue>
 
 #include "base/shown.h"
@@ -148,18 +147,9 @@ class ReportWriter {
   }
 
   void write_functions() {
-    std::vector<std::uint32_t> order(frames_.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::erase_if(order, [&](std::uint32_t id) {
-      return frames_[id].kind == FrameKind::kComm || frames_[id].kind == FrameKind::kTruncated;
-    });
+    const auto order = functions_by_self(frames_, tree_, options_.functions);
     const auto& counts = tree_.functions();
     const std::size_t shown = std::min(options_.functions, order.size());
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(),
-                      [&](std::uint32_t a, std::uint32_t b) {
-                        return std::tuple(counts[b].self, counts[b].total, a) <
-                               std::tuple(counts[a].self, counts[a].total, b);
-                      });
     const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
     const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
@@ -170,9 +160,7 @@ class ReportWriter {
       const auto& count = counts[order[i]];
       const std::string name = shorten_name(frame.name, name_width);
       const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
-      const std::string module = frame.module < profile_.modules.size()
-                                     ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
-                                     : "";
+      const std::string module = shorten_name(module_text(profile_, frame), module_width);
       out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
                             amount(count.self, unit_), coloured(colour_of(frame), name), padding,
                             coloured(kDim, module)));

@@ -65,4 +65,17 @@ std::string shorten_name(std::string_view name, std::size_t width) {
   return text.substr(0, offset_of(text, head)) + "…" + text.substr(offset_of(text, columns - tail));
 }
 
+std::string cut_line(std::string_view line, std::size_t width) {
+  std::string spaces;
+  for (const char c : line) {
+    if (c == '\t')
+      spaces.append(8 - columns_of(spaces) % 8, ' ');
+    else if (c != '\r')
+      spaces += c;
+    if (spaces.size() > 4 * width) break;  // a character has four bytes at most
+  }
+  const std::string text = shown(spaces);
+  return columns_of(text) <= width ? text : text.substr(0, offset_of(text, width - 1)) + "…";
+}
+
 }  // namespace windlass::exporter

@@ -18,4 +18,7 @@ namespace windlass::exporter {
 // left out. It is shown() (base/shown.h), so that no name can drive the terminal.
 [[nodiscard]] std::string shorten_name(std::string_view name, std::size_t width);
 
+// The beginning of a line of text, at most `width` columns, shown(); tabs become spaces.
+[[nodiscard]] std::string cut_line(std::string_view line, std::size_t width);
+
 }  // namespace windlass::exporter

@@ -31,8 +31,10 @@ class DistinctStacks {
   DistinctStacks(const profile::Profile& profile, profile::ValueType type) : profile_(&profile), type_(type) {}
 
   void add(const profile::Sample& sample) {
-    const std::uint64_t weight = weight_of(*profile_, sample, type_);
-    if (weight == 0) return;
+    if (const std::uint64_t weight = weight_of(*profile_, sample, type_)) add(sample, weight);
+  }
+  // Returns the place in stacks().
+  std::uint32_t add(const profile::Sample& sample, std::uint64_t weight) {
     if (stacks_.size() * 2 >= slots_.size()) grow();
     const Hash hash = hash_of(sample, root_of(*profile_, sample));
     std::size_t at = hash.low & mask();
@@ -41,11 +43,12 @@ class DistinctStacks {
       auto& known = stacks_[slots_[at].stack];
       if (known.hash == hash) {
         known.weight += weight;
-        return;
+        return slots_[at].stack;
       }
     }
     slots_[at] = {tag_of(hash), static_cast<std::uint32_t>(stacks_.size())};
     stacks_.push_back({&sample, weight, hash});
+    return slots_[at].stack;
   }
   // The samples of a large profile are scattered over memory: this has the ones to come fetched early.
   void add_all(const std::vector<profile::Sample>& samples) {

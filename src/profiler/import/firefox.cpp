@@ -1,6 +1,6 @@
-// The processed profile format of the Firefox Profiler (github.com/firefox-devtools/profiler, src/types/profile.ts). Its
-// tables are columns. In newer versions threads share tables, which are in `shared`: each table is looked for in the
-// thread, then there.
+// The processed profile format of the Firefox Profiler (github.com/firefox-devtools/profiler, src/types/profile.ts).
+// Its tables are columns. In newer versions threads share tables, which are in `shared`: each table is looked for in
+// the thread, then there.
 //
 // The raw format of Firefox itself ("Gecko profile") has rows and a schema in their place, and is refused.
 #include <algorithm>
@@ -183,7 +183,8 @@ class FirefoxReader {
       if (stack >= last || name >= tables.strings.size()) return refuse(value);
       last = stack;
       const std::uint32_t file = at(tables.function_files, function, kNone);
-      const std::uint32_t start = at(tables.function_lines, function, kNone), line = at(tables.frame_lines, frame, kNone);
+      const std::uint32_t start = at(tables.function_lines, function, kNone),
+                          line = at(tables.frame_lines, frame, kNone);
       lines.push_back({builder_.function(tables.strings[name],
                                          file < tables.strings.size() ? std::string_view(tables.strings[file]) : "",
                                          start == kNone ? 0 : start),
@@ -192,7 +193,8 @@ class FirefoxReader {
       const bool is_inlined = at(tables.frame_depths, frame, 0u) != 0 && stack != kNone;
       if (is_inlined) continue;
       const std::uint32_t lib = at(tables.resource_libs, at(tables.function_resources, function, kNone), kNone);
-      to.push_back(builder_.location(at(libs_, lib, kNone), at(tables.frame_addresses, frame, std::uint64_t{0}), lines));
+      to.push_back(
+          builder_.location(at(libs_, lib, kNone), at(tables.frame_addresses, frame, std::uint64_t{0}), lines));
       lines.clear();
     }
     return true;
@@ -205,7 +207,7 @@ class FirefoxReader {
   JsonValue root_, shared_;
   ProfileBuilder builder_;
   std::uint64_t period_ = kNanosecondsOfMillisecond;  // of samples
-  std::vector<std::uint32_t> libs_;  // modules
+  std::vector<std::uint32_t> libs_;                   // modules
   std::optional<Tables> shared_tables_;
   std::map<std::string, std::uint32_t> events_;  // by the type of weights
   std::optional<Error> error_;

@@ -92,7 +92,8 @@ FileFormat format_of(ByteView bytes) {
   if (first != std::string_view::npos && text[first] == '{') {
     if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileFormat::kSpeedscope;
     // The list of threads may stand far behind.
-    if (text.find("\"meta\"") != std::string_view::npos || text_of(bytes).find("\"preprocessedProfileVersion\"") != std::string_view::npos)
+    if (text.find("\"meta\"") != std::string_view::npos ||
+        text_of(bytes).find("\"preprocessedProfileVersion\"") != std::string_view::npos)
       return FileFormat::kFirefox;
     return text_of(bytes).find("speedscope.app/file-format-schema") != std::string_view::npos ? FileFormat::kSpeedscope
                                                                                               : FileFormat::kPprof;

@@ -130,7 +130,8 @@ void PerfCode::open(const PerfMappedFile& mapped, PerfCodeFile& to, profile::Mod
                                    wanted.build_id.substr(2), name));
   // An old record of a mapping tells nothing but the path.
   const bool certain = wanted.build_id.empty() && wanted.inode == 0;
-  auto found = std::ranges::find_if(places, [&](const std::string& place) { return try_path(place, wanted, certain, to); });
+  auto found =
+      std::ranges::find_if(places, [&](const std::string& place) { return try_path(place, wanted, certain, to); });
   if (found != places.end()) module.open_path = *found;
   if (!to.image && !(path == "[vdso]" && open_vdso(wanted.build_id, to))) return;
   module.build_id = to.image->build_id();

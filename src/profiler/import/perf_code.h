@@ -35,7 +35,8 @@ struct PerfCodeFile {
   std::unique_ptr<sources::UnwindSource> source;  // null: nothing is known
   bool generated = false;                         // code that is in no file
 
-  // Its address in the numbering of the module - `address`; of a file that was not found, the offset in the file counts.
+  // Its address in the numbering of the module - `address`; of a file that was not found, the offset in the file
+  // counts.
   [[nodiscard]] std::uint64_t bias_of(const PerfMapping& mapping) const;
 };
 

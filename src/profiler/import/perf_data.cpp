@@ -75,8 +75,9 @@ class PerfDataReader {
     profile::Sample& sample = sample_;
     sample = {.pid = parsed->pid, .tid = parsed->tid};
     sample.event = event_of(parsed->attr);
-    const std::uint64_t period =
-        parsed->period ? *parsed->period : (attr.flags & PerfAttr::kFrequency) != 0 ? 1 : attr.period;
+    const std::uint64_t period = parsed->period                             ? *parsed->period
+                                 : (attr.flags & PerfAttr::kFrequency) != 0 ? 1
+                                                                            : attr.period;
     sample.count = is_clock(attr) ? 1 : period;
     sample.value = period;
     const std::string& of_thread = processes_.name_of(parsed->tid);
@@ -173,7 +174,8 @@ class PerfDataReader {
     if (asked_kernel_ && !is_running_kernel_)
       result.notes.emplace_back("[kernel]: not the one that runs here, so its functions have no names");
     if (!architecture_of(file_))
-      result.notes.push_back(fmt::format("stacks of {} are not unwound: only those of x86_64 and aarch64", file_.machine));
+      result.notes.push_back(
+          fmt::format("stacks of {} are not unwound: only those of x86_64 and aarch64", file_.machine));
   }
 
   const PerfFile& file_;

@@ -17,7 +17,7 @@ namespace windlass::importer {
 
 struct PerfProfile {
   profile::Profile profile;
-  bool running_kernel = false;        // kernel addresses are those of the kernel that runs here now
+  bool running_kernel = false;       // kernel addresses are those of the kernel that runs here now
   std::vector<std::string> notes{};  // what could not be read and why, for people
 };
 

@@ -99,7 +99,9 @@ class PerfFileReader {
     if (file_.attrs.size() == kMostAttrs)
       return fail(ErrorCode::kLimit, "more events than the limit", attr.origin(), kMostAttrs);
     PerfAttr added;
-    const auto word = [&](std::uint64_t at) { return attr.at<std::uint64_t>(at).value_or(0); };  // older ones are shorter
+    const auto word = [&](std::uint64_t at) {
+      return attr.at<std::uint64_t>(at).value_or(0);
+    };  // older ones are shorter
     added.type = attr.at<std::uint32_t>(0).value_or(0);
     added.config = word(8);
     added.period = word(16);

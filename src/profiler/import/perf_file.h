@@ -19,7 +19,8 @@ namespace windlass::importer {
 struct PerfAttr {
   std::uint32_t type = 0;
   // `period`: of each sample, unless kFrequency is set.
-  std::uint64_t config = 0, period = 0, sample_type = 0, read_format = 0, flags = 0, branch_sample_type = 0, regs_user = 0;
+  std::uint64_t config = 0, period = 0, sample_type = 0, read_format = 0, flags = 0, branch_sample_type = 0,
+                regs_user = 0;
   std::string name{};  // empty: the file does not say
   std::vector<std::uint64_t> ids{};
 

@@ -50,11 +50,12 @@ Expected<void> PerfProcesses::apply(ByteView record) {
     case kPerfFork: {
       const auto fork = record.at<Fork>(8);
       if (!fork) return fail(ErrorCode::kTruncated, "a record of fork is cut off", record.origin());
-      if (const auto name = names_.find(fork->parent_tid); name != names_.end()) names_[fork->tid] = std::string(name->second);
+      if (const auto name = names_.find(fork->parent_tid); name != names_.end())
+        names_[fork->tid] = std::string(name->second);
       if (fork->pid != fork->parent) this->fork(fork->parent, fork->pid);
       return {};
     }
-    case kPerfLost: lost_ += record.at<std::uint64_t>(16).value_or(0); return {};         // { u64 id, lost }
+    case kPerfLost: lost_ += record.at<std::uint64_t>(16).value_or(0); return {};        // { u64 id, lost }
     case kPerfLostSamples: lost_ += record.at<std::uint64_t>(8).value_or(0); return {};  // { u64 lost }
     default: return {};
   }
@@ -76,7 +77,8 @@ Expected<void> PerfProcesses::map(ByteView record, bool second) {
     if ((*record.at<std::uint32_t>(kProtection) & kProtExec) == 0) return {};
     if ((header.misc & kMiscMmapBuildId) != 0) {
       const std::size_t size = std::min<std::size_t>(record.u8()[kMmapEnd], 20);
-      for (std::size_t i = 0; i < size; ++i) file.identity.build_id += fmt::format("{:02x}", record.u8()[kMmapEnd + 4 + i]);
+      for (std::size_t i = 0; i < size; ++i)
+        file.identity.build_id += fmt::format("{:02x}", record.u8()[kMmapEnd + 4 + i]);
     } else {
       file.identity.major = *record.at<std::uint32_t>(kMmapEnd);
       file.identity.minor = *record.at<std::uint32_t>(kMmapEnd + 4);
@@ -86,7 +88,8 @@ Expected<void> PerfProcesses::map(ByteView record, bool second) {
     return {};
   }
   if (mmap->size == 0 || mmap->size > ~mmap->address) return {};
-  insert(processes_[mmap->pid], {mmap->address, mmap->address + mmap->size, mmap->offset, file_number(std::move(file))});
+  insert(processes_[mmap->pid],
+         {mmap->address, mmap->address + mmap->size, mmap->offset, file_number(std::move(file))});
   return {};
 }
 

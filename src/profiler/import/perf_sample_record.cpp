@@ -11,7 +11,8 @@ namespace {
 
 // perf_event.h, enum perf_callchain_context: they stand before the addresses that they are about.
 constexpr std::uint64_t kContextKernel = static_cast<std::uint64_t>(-128),
-                        kContextUser = static_cast<std::uint64_t>(-512), kContextMax = static_cast<std::uint64_t>(-4095);
+                        kContextUser = static_cast<std::uint64_t>(-512),
+                        kContextMax = static_cast<std::uint64_t>(-4095);
 
 constexpr std::uint64_t kNarrow = 1;  // PERF_SAMPLE_REGS_ABI_32
 
@@ -95,7 +96,8 @@ class SampleParser {
   // perf_event.h, enum perf_event_read_format.
   void skip_read(std::uint64_t format) {
     constexpr std::uint64_t kGroup = 8;
-    const unsigned times = static_cast<unsigned>(std::popcount(format & 3)), of_each = 1u + static_cast<unsigned>(std::popcount(format & 0x14));
+    const unsigned times = static_cast<unsigned>(std::popcount(format & 3)),
+                   of_each = 1u + static_cast<unsigned>(std::popcount(format & 0x14));
     if ((format & kGroup) == 0) return skip(8 * (std::uint64_t{times} + of_each));
     const std::uint64_t count = word();
     if (count > record_.size()) bad_ = true;

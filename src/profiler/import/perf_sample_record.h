@@ -17,12 +17,12 @@ struct PerfSampleRecord {
   std::uint32_t pid = 0, tid = 0;
   std::uint64_t ip = 0;
   std::optional<std::uint64_t> period{};
-  bool in_kernel = false;                  // `ip` is
-  std::vector<std::uint64_t> kernel{};     // innermost first: an instruction, then return addresses
-  std::vector<std::uint64_t> user{};       // the same, by the kernel's walk along frame pointers
-  std::vector<std::uint64_t> branches{};   // the processor's call stack: the call instructions, innermost first
-  std::optional<Registers> registers{};    // of the user side, for unwinding
-  bool narrow = false;                     // a 32-bit process
+  bool in_kernel = false;                 // `ip` is
+  std::vector<std::uint64_t> kernel{};    // innermost first: an instruction, then return addresses
+  std::vector<std::uint64_t> user{};      // the same, by the kernel's walk along frame pointers
+  std::vector<std::uint64_t> branches{};  // the processor's call stack: the call instructions, innermost first
+  std::optional<Registers> registers{};   // of the user side, for unwinding
+  bool narrow = false;                    // a 32-bit process
   std::uint64_t stack_address = 0;
   ByteView stack{};
 };

@@ -1,4 +1,5 @@
-// The text that `perf script` prints: a line about each sample, then a line a frame, innermost first, then an empty line.
+// The text that `perf script` prints: a line about each sample, then a line a frame, innermost first, then an empty
+// line.
 //
 //   app  1081/1082 [000] 38095.476317:    1001001 cpu-clock:u:
 //                1d29 spin+0x39 (/usr/bin/app)
@@ -204,8 +205,8 @@ class PerfScriptReader {
   std::string_view text_;
   ProfileBuilder builder_;
   std::map<std::string, std::uint32_t, std::less<>> events_;
-  profile::Sample sample_;             // at hand, if `open_`
-  std::vector<profile::Line> lines_;   // of the frame at hand, innermost first
+  profile::Sample sample_;            // at hand, if `open_`
+  std::vector<profile::Line> lines_;  // of the frame at hand, innermost first
   std::uint64_t address_ = 0;
   std::uint32_t module_ = kNone;
   bool open_ = false, has_frame_ = false, is_whole_ = false;

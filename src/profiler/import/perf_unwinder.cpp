@@ -34,8 +34,7 @@ class SampleStack final : public Memory {
 }  // namespace
 
 struct PerfUnwinder::Space {
-  Space(Architecture architecture, std::unique_ptr<SampleStack> memory,
-        std::unique_ptr<walk::Inside::Modules> made)
+  Space(Architecture architecture, std::unique_ptr<SampleStack> memory, std::unique_ptr<walk::Inside::Modules> made)
       : stack(memory.get()),
         modules(made.get()),
         space(walk::Inside::space(architecture, std::move(memory), std::move(made))) {}

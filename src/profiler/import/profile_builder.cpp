@@ -27,7 +27,8 @@ std::uint32_t ProfileBuilder::find_or_add(std::unordered_map<std::string, std::u
 }
 
 std::uint32_t ProfileBuilder::string(std::string_view text) {
-  return find_or_add(strings_, std::string(text), profile_.strings.size(), [&] { profile_.strings.emplace_back(text); });
+  return find_or_add(strings_, std::string(text), profile_.strings.size(),
+                     [&] { profile_.strings.emplace_back(text); });
 }
 
 std::uint32_t ProfileBuilder::module(std::string_view path) {
@@ -78,8 +79,8 @@ std::uint32_t ProfileBuilder::labels(std::string_view key, std::string_view valu
 }
 
 void ProfileBuilder::add(const profile::Sample& sample) {
-  std::string key = bytes_of(sample.event, sample.pid, sample.tid, sample.comm, sample.labels, sample.end,
-                             sample.certainty);
+  std::string key =
+      bytes_of(sample.event, sample.pid, sample.tid, sample.comm, sample.labels, sample.end, sample.certainty);
   key.append(reinterpret_cast<const char*>(sample.locations.data()), sample.locations.size() * sizeof(std::uint32_t));
   const std::uint32_t number = find_or_add(samples_, std::move(key), profile_.samples.size(), [&] {
     profile_.samples.push_back(sample);

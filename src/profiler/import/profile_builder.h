@@ -31,7 +31,8 @@ class ProfileBuilder {
   [[nodiscard]] std::uint32_t function(std::string_view name, std::string_view file = {}, std::uint32_t start_line = 0);
   [[nodiscard]] std::uint32_t location(std::uint32_t module, std::uint64_t address);
   // One that the file names.
-  [[nodiscard]] std::uint32_t location(std::uint32_t module, std::uint64_t address, std::span<const profile::Line> lines);
+  [[nodiscard]] std::uint32_t location(std::uint32_t module, std::uint64_t address,
+                                       std::span<const profile::Line> lines);
   [[nodiscard]] std::uint32_t event(profile::Event event);
   [[nodiscard]] std::uint32_t labels(std::string_view key, std::string_view value);
   // Adds to the sample with the same stack, thread, event, labels, end and certainty.

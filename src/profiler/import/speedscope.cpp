@@ -1,8 +1,8 @@
 // speedscope's files (https://www.speedscope.app/file-format-schema.json): sampled and evented profiles, several in one
 // file. Each profile is a thread of its name. Times become nanoseconds.
 //
-// A file of write_speedscope() has the thread's name as the first frame of each stack, and all processes together before
-// the profile of each process.
+// A file of write_speedscope() has the thread's name as the first frame of each stack, and all processes together
+// before the profile of each process.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -26,8 +26,10 @@ struct Unit {
   std::string_view unit;
 };
 constexpr Unit kUnits[] = {
-    {"nanoseconds", 1, "time", "nanoseconds"},  {"microseconds", 1e3, "time", "nanoseconds"},
-    {"milliseconds", 1e6, "time", "nanoseconds"}, {"seconds", 1e9, "time", "nanoseconds"},
+    {"nanoseconds", 1, "time", "nanoseconds"},
+    {"microseconds", 1e3, "time", "nanoseconds"},
+    {"milliseconds", 1e6, "time", "nanoseconds"},
+    {"seconds", 1e9, "time", "nanoseconds"},
     {"bytes", 1, "bytes", "bytes"},
 };
 constexpr Unit kCounts{"none", 1, "samples", "count"};
@@ -63,7 +65,8 @@ class SpeedscopeReader {
     frame.for_each_member([&](std::string_view key, const JsonValue& value) {
       if (key == "name") name = value.string();
       if (key == "file") file = value.string();
-      if (key == "line") line = static_cast<std::uint32_t>(std::min<std::uint64_t>(value.index().value_or(0), kNone - 1));
+      if (key == "line")
+        line = static_cast<std::uint32_t>(std::min<std::uint64_t>(value.index().value_or(0), kNone - 1));
     });
     frame_names_.push_back(builder_.string(name));
     // write_speedscope() gives the module of a function whose file is not known.
@@ -82,9 +85,8 @@ class SpeedscopeReader {
     const std::string name(given.empty() ? unit.event : given);
     const auto [known, is_new] = events_.try_emplace({name, std::string(unit.unit)}, 0);
     if (is_new)
-      known->second = builder_.event({.name = name,
-                                      .unit = std::string(unit.unit),
-                                      .counted = unit.unit == "count" ? name : "samples"});
+      known->second = builder_.event(
+          {.name = name, .unit = std::string(unit.unit), .counted = unit.unit == "count" ? name : "samples"});
     return known->second;
   }
 
@@ -174,8 +176,8 @@ class SpeedscopeReader {
       sample_.comm = frame_names_[stack_[0]];
       first = 1;
       for (std::uint8_t end = 0; end < WL_END_COUNT && stack_.size() > 1; ++end)
-        if (profile::is_truncated(end) &&
-            builder_.edit().strings[frame_names_[stack_[1]]] == std::string("[truncated: ") + profile::end_text(end) + "]") {
+        if (profile::is_truncated(end) && builder_.edit().strings[frame_names_[stack_[1]]] ==
+                                              std::string("[truncated: ") + profile::end_text(end) + "]") {
           sample_.end = end;
           first = 2;
         }
@@ -219,9 +221,9 @@ class SpeedscopeReader {
 
   JsonValue root_;
   ProfileBuilder builder_;
-  bool is_own_ = false;  // write_speedscope() made it
-  std::vector<std::uint32_t> frames_;       // their locations
-  std::vector<std::uint32_t> frame_names_;  // in the profile's strings
+  bool is_own_ = false;                                                  // write_speedscope() made it
+  std::vector<std::uint32_t> frames_;                                    // their locations
+  std::vector<std::uint32_t> frame_names_;                               // in the profile's strings
   std::map<std::pair<std::string, std::string>, std::uint32_t> events_;  // by name and unit
   std::optional<Error> error_;
   double scale_ = 1;

@@ -83,6 +83,20 @@ std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool re
   return spec;
 }
 
+// "FILE:PROVIDER:NAME"
+std::expected<EventSpec, std::string> parse_static_probe(std::string_view text) {
+  EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text)};
+  text.remove_prefix(text.find(':') + 1);
+  const std::size_t last = text.rfind(':');
+  const std::size_t first = last == 0 || last == std::string_view::npos ? last : text.rfind(':', last - 1);
+  if (first == std::string_view::npos || first == 0 || first + 1 == last || last + 1 == text.size())
+    return std::unexpected(fmt::format("{} names no static probe. Way out: usdt:FILE:PROVIDER:NAME", spec.name));
+  spec.file = text.substr(0, first);
+  spec.category = text.substr(first + 1, last - first - 1);
+  spec.point = text.substr(last + 1);
+  return spec;
+}
+
 // A tracepoint of the kernel: "sched:sched_process_fork".
 std::expected<EventSpec, std::string> parse_tracepoint(std::string_view text) {
   const auto is_name = [](std::string_view part) {
@@ -100,7 +114,7 @@ std::expected<EventSpec, std::string> parse_tracepoint(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> plain_events() {
-  std::vector<std::string> names{"cpu", kWaitEvent};
+  std::vector<std::string> names{"cpu", kWaitEvent, kLockEvent};
   for (const Counter& counter : kCounters) names.emplace_back(counter.name);
   return names;
 }
@@ -108,15 +122,17 @@ std::vector<std::string> plain_events() {
 std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   if (text == "cpu") return EventSpec{};
   if (text == kWaitEvent) return EventSpec{.kind = EventKind::kWait, .name = kWaitEvent};
+  if (text == kLockEvent) return EventSpec{.kind = EventKind::kLock, .name = kLockEvent};
   for (const bool returns : {false, true})
     if (text.starts_with(returns ? "uretprobe:" : "uprobe:")) return parse_probe(text, returns);
+  if (text.starts_with("usdt:")) return parse_static_probe(text);
   if (text.find(':') != std::string_view::npos) return parse_tracepoint(text);
   const std::size_t mark = std::min(text.find('@'), text.size());
   const auto* const counter = std::ranges::find(kCounters, text.substr(0, mark), &Counter::name);
   if (counter == std::end(kCounters))
     return std::unexpected(
         fmt::format("there is no event {}. Way out: one of {}, or CATEGORY:TRACEPOINT, uprobe:FILE:FUNCTION, "
-                    "uretprobe:FILE:FUNCTION",
+                    "uretprobe:FILE:FUNCTION, usdt:FILE:PROVIDER:NAME",
                     text, fmt::join(plain_events(), ", ")));
   EventSpec spec{.kind = EventKind::kCounter,
                  .name = counter->name,
@@ -135,6 +151,7 @@ profile::Event profile_event(const EventSpec& spec, unsigned frequency) {
   switch (spec.kind) {
     case EventKind::kCpuClock: return {.period = 1'000'000'000 / std::max(frequency, 1U)};
     case EventKind::kWait: return {.name = spec.name, .unit = "nanoseconds", .counted = "waits"};
+    case EventKind::kLock: return {.name = spec.name, .unit = "nanoseconds", .counted = "contentions"};
     default: return {.name = spec.name, .unit = "count", .counted = spec.name};
   }
 }

@@ -15,7 +15,9 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/mapped_file.h"
 #include "base/monotonic.h"
+#include "formats/image/elf.h"
 #include "lookup/table/arena.h"
 #include "os/descriptor.h"
 #include "profiler/doctor/kernel_errors.h"
@@ -28,6 +30,7 @@
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
 #include "profiler/kernel/program_types.h"
+#include "profiler/kernel/usdt_notes.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 #include "windlass_interpreter_layout.h"
@@ -144,6 +147,27 @@ bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::
   return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
 }
 
+// A static probe may be at several places. A kernel that does not know semaphores (before 4.20) refuses them.
+std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
+                                             std::vector<bpf_link*>& links) {
+  const auto file = MappedFile::open(event.file);
+  if (!file) return std::unexpected(ENOENT);
+  const auto image = image::ElfImage::parse(file->bytes());
+  if (!image) return std::unexpected(ENOENT);
+  const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
+  if (probes.empty()) return std::unexpected(ENOENT);
+  for (const StaticProbe& probe : probes) {
+    bpf_uprobe_opts how{};
+    how.sz = sizeof how;
+    how.bpf_cookie = number;
+    how.ref_ctr_offset = probe.semaphore;
+    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
+    if (link == nullptr) return std::unexpected(errno);
+    links.push_back(link);
+  }
+  return {};
+}
+
 // The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
@@ -160,8 +184,11 @@ class KernelSideImpl final : public KernelSide {
   const wl_module& module(std::uint32_t id) const override { return modules_->module(id); }
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, const wl_interpreter* interpreter) override {
-    return sets_->publish(tgid, mappings, epoch, interpreter, MappingSets::Clock::now());
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                    const wl_label_source& labels) override {
+    wl_label_source source = options_.thread_labels != ThreadLabelChoice::kNone ? labels : wl_label_source{};
+    source.with_ids = options_.thread_labels == ThreadLabelChoice::kAll ? 1 : 0;
+    return sets_->publish(tgid, {mappings, interpreter, source}, epoch, MappingSets::Clock::now());
   }
   void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
@@ -173,7 +200,7 @@ class KernelSideImpl final : public KernelSide {
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
-  void for_each_waiting(const KeyHandler& handler) override;
+  void for_each_waiting(const WaitingHandler& handler) override;
   KernelSideStats stats() const override;
   table::Arena& arena() override { return *arena_; }
 
@@ -187,6 +214,8 @@ class KernelSideImpl final : public KernelSide {
   void for_each_wait(const std::function<void(const wl_wait&)>& handler) const;
   std::expected<void, SystemError> start_event(const EventSpec& event, std::uint64_t number);
   [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
+  [[nodiscard]] const EventSpec* wait_event() const;
+  [[nodiscard]] wl_wakers walked_wakers() const;
   [[nodiscard]] std::uint64_t shortest_wait() const;
 
   KernelSideOptions options_;
@@ -201,7 +230,7 @@ class KernelSideImpl final : public KernelSide {
   EventRing ring_;
   PerfCounters counters_;
   std::vector<bpf_link*> tracepoint_links_;
-  bpf_link* switch_link_ = nullptr;
+  std::vector<bpf_link*> wait_links_;
   std::vector<bpf_link*> event_links_;  // of tracepoints and probes
   std::uint64_t stopped_ = 0;           // CLOCK_MONOTONIC, ns; 0: it goes on
 };
@@ -217,8 +246,20 @@ const EventSpec* KernelSideImpl::event_of(EventKind kind) const {
   return found != options_.events.end() ? &*found : nullptr;
 }
 
+// The samples of waits have its number. Which of them are of locks, too, is told when they have names.
+const EventSpec* KernelSideImpl::wait_event() const {
+  const EventSpec* all = event_of(EventKind::kWait);
+  return all != nullptr ? all : event_of(EventKind::kLock);
+}
+
+wl_wakers KernelSideImpl::walked_wakers() const {
+  const EventSpec *all = event_of(EventKind::kWait), *locks = event_of(EventKind::kLock);
+  if (all != nullptr && all->wakers) return WL_WAKERS_OF_ALL;
+  return locks != nullptr && locks->wakers ? WL_WAKERS_OF_LOCKS : WL_WAKERS_NONE;
+}
+
 std::uint64_t KernelSideImpl::shortest_wait() const {
-  const EventSpec* wait = event_of(EventKind::kWait);
+  const EventSpec* wait = wait_event();
   return wait != nullptr ? wait->shortest_wait : 0;
 }
 
@@ -227,7 +268,7 @@ std::expected<void, SystemError> KernelSideImpl::start() {
   for (const bool last : {false, true}) {
     for (std::size_t number = 0; number < options_.events.size(); ++number) {
       const EventSpec& event = options_.events[number];
-      if (last != (event.kind == EventKind::kCpuClock || event.kind == EventKind::kWait)) continue;
+      if (last != (event.kind == EventKind::kCpuClock || &event == wait_event())) continue;
       if (auto started = start_event(event, number); !started) {
         stop();
         return started;
@@ -251,18 +292,29 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
                              [this](int error) { return explain_perf_error(error, options_.frequency); });
     case EventKind::kCounter: return counters_.start(programs.windlass_sample, counter(event), number, refused);
     case EventKind::kTracepoint: return keep(attach_tracepoint(*programs.windlass_tracepoint, event, number));
-    case EventKind::kProbe: return keep(attach_probe(*programs.windlass_probe, event, number));
-    case EventKind::kWait: break;
+    case EventKind::kProbe:
+      if (event.is_static_probe()) {
+        const auto attached = attach_static_probe(*programs.windlass_probe, event, number, event_links_);
+        return attached ? std::expected<void, SystemError>() : std::unexpected(refused(attached.error()));
+      }
+      return keep(attach_probe(*programs.windlass_probe, event, number));
+    case EventKind::kWait:
+    case EventKind::kLock: break;
   }
-  switch_link_ = bpf_program__attach(programs.windlass_switch);
-  if (switch_link_ == nullptr) return std::unexpected(refused(errno));
+  if (&event != wait_event()) return {};
+  for (bpf_program* program : {programs.windlass_waking, programs.windlass_switch}) {
+    if (!bpf_program__autoload(program)) continue;
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) return std::unexpected(refused(errno));
+    wait_links_.push_back(link);
+  }
   return find_resting();
 }
 
 void KernelSideImpl::stop() {
   counters_.stop();
-  bpf_link__destroy(switch_link_);
-  switch_link_ = nullptr;
+  for (bpf_link* link : wait_links_) bpf_link__destroy(link);
+  wait_links_.clear();
   if (stopped_ == 0) stopped_ = monotonic_ns();
   for (bpf_link* link : event_links_) bpf_link__destroy(link);
   event_links_.clear();
@@ -298,7 +350,7 @@ void KernelSideImpl::size_maps() {
           : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
-  if (event_of(EventKind::kWait) != nullptr)
+  if (wait_event() != nullptr)
     bpf_map__set_max_entries(maps.waits, options_.all_processes ? kMostThreads : kMostThreads / 4);
 
   auto& data = *skeleton_->rodata;
@@ -312,16 +364,19 @@ void KernelSideImpl::size_maps() {
     return static_cast<__u16>(event != nullptr ? event - options_.events.data() : 0);
   };
   data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
-  data.wl_wait_event = number_of(event_of(EventKind::kWait));
+  data.wl_wait_event = number_of(wait_event());
+  data.wl_locks_only = event_of(EventKind::kWait) == nullptr ? 1 : 0;
+  data.wl_walked_wakers = walked_wakers();
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
   // Probes run where the process runs, the processor's counters interrupt everything (NMI), and a tracepoint may lie in
-  // what the program of waits does.
-  const bool waits = event_of(EventKind::kWait) != nullptr;
-  const bool interrupts = std::ranges::any_of(options_.events, [waits](const EventSpec& event) {
+  // what the program of waits does. An interrupt may wake a thread while a counter of the kernel's is at work.
+  const bool waits = wait_event() != nullptr, wakers = walked_wakers() != WL_WAKERS_NONE;
+  const bool interrupts = std::ranges::any_of(options_.events, [&](const EventSpec& event) {
     return event.kind == EventKind::kProbe || (event.kind == EventKind::kTracepoint && waits) ||
-           (event.kind == EventKind::kCounter && event.type == PERF_TYPE_HARDWARE);
+           (event.kind == EventKind::kCounter && (wakers || event.type == PERF_TYPE_HARDWARE));
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
+  data.wl_timeline = options_.timeline ? 1 : 0;
   data.wl_shortest_wait = shortest_wait();
   std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
@@ -406,11 +461,12 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
 // Those that no event needs are not loaded: the verifier takes its time for each.
 void KernelSideImpl::choose_programs() {
   const auto& programs = skeleton_->progs;
-  const bool waits = event_of(EventKind::kWait) != nullptr;
+  const bool waits = wait_event() != nullptr;
   const bool samples = event_of(EventKind::kCpuClock) != nullptr || event_of(EventKind::kCounter) != nullptr;
   bpf_program__set_autoload(programs.windlass_sample, samples);
   bpf_program__set_autoload(programs.windlass_switch, waits);
   bpf_program__set_autoload(programs.windlass_resting, waits);
+  bpf_program__set_autoload(programs.windlass_waking, walked_wakers() != WL_WAKERS_NONE);
   bpf_program__set_autoload(programs.windlass_tracepoint, event_of(EventKind::kTracepoint) != nullptr);
   bpf_program__set_autoload(programs.windlass_probe, event_of(EventKind::kProbe) != nullptr);
 }
@@ -455,20 +511,22 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
       if (values[i].count != 0) handler(keys[i], values[i]);
   }
   if (clear) return;
-  const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
-  for_each_wait([&](const wl_wait& wait) {
-    if (wait.since < now && now - wait.since >= shortest_wait())
-      handler(wait.key, {.count = 1, .value = now - wait.since, .told = 0});
+  for_each_waiting([&](const SampleSource::Waiting& wait) {
+    if (wait.lasted != 0) handler(wait.key, {.count = 1, .value = wait.lasted, .told = 0});
   });
 }
 
-void KernelSideImpl::for_each_waiting(const KeyHandler& handler) {
-  for_each_wait([&](const wl_wait& wait) { handler(wait.key); });
+void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {
+  const std::uint64_t now = stopped_ != 0 ? stopped_ : monotonic_ns();
+  for_each_wait([&](const wl_wait& wait) {
+    const std::uint64_t lasted = wait.since < now ? now - wait.since : 0;
+    handler({wait.key, wait.since, lasted >= shortest_wait() ? lasted : 0});
+  });
 }
 
 // Those that go on.
 void KernelSideImpl::for_each_wait(const std::function<void(const wl_wait&)>& handler) const {
-  if (event_of(EventKind::kWait) == nullptr) return;
+  if (wait_event() == nullptr) return;
   constexpr __u32 kAtOnce = 4096;
   std::vector<std::uint32_t> threads(kAtOnce);
   std::vector<wl_wait> waits(kAtOnce);
@@ -504,11 +562,12 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.waits += one.waits;
     sum.short_waits += one.short_waits;
     sum.lost_waits += one.lost_waits;
+    sum.lost_times += one.lost_times;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   const auto& programs = skeleton_->progs;
-  for (const bpf_program* program :
-       {programs.windlass_sample, programs.windlass_switch, programs.windlass_tracepoint, programs.windlass_probe}) {
+  for (const bpf_program* program : {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking,
+                                     programs.windlass_tracepoint, programs.windlass_probe}) {
     bpf_prog_info info{};
     std::uint32_t size = sizeof info;
     if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)

@@ -33,6 +33,13 @@ class Arena;
 
 namespace windlass::profiler {
 
+// Which labels that programs set for their threads a sample has.
+enum class ThreadLabelChoice : std::uint8_t {
+  kNone,
+  kAttributes,  // all but the ids of traces and spans, which are new with each request
+  kAll,
+};
+
 struct KernelSideOptions {
   unsigned frequency = 99;                     // samples a second of CPU time, on every CPU: of the event "cpu"
   std::vector<EventSpec> events{EventSpec{}};  // a sample has the number of its event; at least one
@@ -40,7 +47,9 @@ struct KernelSideOptions {
   std::vector<std::uint32_t> targets;          // process ids (tgid)
   std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
   wl_filters filters{};                        // which threads of these are sampled
-  std::uint32_t ring_bytes = 0;                // rounded up to a power of two; 0: ring_size() says
+  bool timeline = false;                       // the times of samples are told
+  ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;
+  std::uint32_t ring_bytes = 0;  // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
   // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
   std::uint64_t raw_bytes_per_second = 64u << 20;
@@ -76,6 +85,7 @@ struct KernelSideStats {
   std::uint64_t waits = 0;                // that ended, and were long enough
   std::uint64_t short_waits = 0;          // shorter than EventSpec::shortest_wait
   std::uint64_t lost_waits = 0;           // the maps were full
+  std::uint64_t lost_times = 0;           // the ring was full; the samples are counted
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   std::uint64_t run_time_ns = 0;
@@ -96,8 +106,8 @@ class KernelSide : public SampleSource, public TableStore {
   // heard of yet. After an UNMAP, take the range out of the set, and publish the set with the event's epoch. Samples
   // are raw until then.
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch,
-                                                    const wl_interpreter* interpreter = nullptr) override = 0;
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter = nullptr,
+                                                    const wl_label_source& labels = {}) override = 0;
   // After WL_EVENT_EXIT.
   void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.

@@ -28,9 +28,9 @@ std::size_t MappingSets::Set::bytes() const {
   return sizeof(wl_maps_head) + count * sizeof(wl_mapping) + (interpreted ? sizeof(wl_interpreter) : 0);
 }
 
-std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                               std::uint64_t epoch, const wl_interpreter* interpreter,
-                                                               Clock::time_point now) {
+std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgid, const Contents& contents,
+                                                               std::uint64_t epoch, Clock::time_point now) {
+  const auto& [mappings, interpreter, labels] = contents;
   Set set;
   set.count = static_cast<std::uint32_t>(mappings.size());
   set.interpreted = interpreter != nullptr;
@@ -47,7 +47,7 @@ std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgi
   auto* behind = reinterpret_cast<std::byte*>(head + 1) + mappings.size_bytes();
   if (set.interpreted) std::memcpy(behind, interpreter, sizeof *interpreter);
   const std::uint32_t flags = set.interpreted ? WL_PROCESS_INTERPRETED : 0;
-  if (const int error = entries_.update(tgid, {set.maps, set.count, space, flags, epoch}); error != 0) {
+  if (const int error = entries_.update(tgid, {set.maps, set.count, space, flags, epoch, labels}); error != 0) {
     arena_.free(*object, set.bytes());
     return std::unexpected(
         SystemError{fmt::format("process {} cannot be published: {}", tgid, std::strerror(error)), error});

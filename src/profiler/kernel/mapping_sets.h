@@ -41,9 +41,13 @@ class MappingSets {
   MappingSets(ProcessEntries& entries, KernelModules& modules, table::Arena& arena)
       : entries_(entries), modules_(modules), arena_(arena) {}
 
-  // KernelSide::publish().
-  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+  // What KernelSide::publish() is given of a process.
+  struct Contents {
+    std::span<const wl_mapping> mappings;
+    const wl_interpreter* interpreter = nullptr;
+    wl_label_source labels{};
+  };
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, const Contents& contents, std::uint64_t epoch,
                                                     Clock::time_point now);
   void forget(std::uint32_t tgid, Clock::time_point now);
 

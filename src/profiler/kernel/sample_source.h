@@ -25,10 +25,12 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   // For sources that unwind themselves: the executable mappings that a process has now; forget() says that it has gone.
-  // `interpreter`: where its interpreter keeps the running functions, copied; null: it has none.
+  // `interpreter`: where its interpreter keeps the running functions, copied; null: it has none. `labels`: where its
+  // threads keep their labels.
   virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                             std::uint64_t epoch,
-                                                            const wl_interpreter* interpreter = nullptr) = 0;
+                                                            const wl_interpreter* interpreter = nullptr,
+                                                            const wl_label_source& labels = {}) = 0;
   virtual void forget(std::uint32_t tgid) = 0;
 
   // For sources that unwind themselves: how a frame of a runtime's code is left. `lesson` without its check.
@@ -51,9 +53,14 @@ class SampleSource {
   // not with `clear`.
   using CountHandler = std::function<void(const wl_stack_key& key, const wl_count& count)>;
   virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
-  // The stacks of the waits that go on, for sources that know waits.
-  using KeyHandler = std::function<void(const wl_stack_key& key)>;
-  virtual void for_each_waiting(const KeyHandler& /*handler*/) {}
+  // The waits that go on, for sources that know waits.
+  struct Waiting {
+    wl_stack_key key{};
+    std::uint64_t since = 0;   // CLOCK_MONOTONIC, ns
+    std::uint64_t lasted = 0;  // up to now, in ns; 0: it is too short to be counted
+  };
+  using WaitingHandler = std::function<void(const Waiting& wait)>;
+  virtual void for_each_waiting(const WaitingHandler& /*handler*/) {}
 
   [[nodiscard]] virtual KernelSideStats stats() const = 0;
 };

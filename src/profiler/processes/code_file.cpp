@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/go/goroutine_labels.h"
+#include "profiler/processes/thread_context.h"
 #include "runtimes/find.h"
 
 namespace windlass::profiler {
@@ -72,10 +74,23 @@ class ImageMemory final : public Memory {
   const image::ElfImage& image_;
 };
 
-bool has_interpreter(const image::ElfImage& image) {
+// Where its first byte would be.
+std::optional<std::uint64_t> base_of(const image::ElfImage& image) {
   const auto& segments = image.segments();
   const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &image::Segment::type);
-  return first != segments.end() && runtimes::has_interpreter(ImageMemory(image), first->vaddr - first->offset);
+  return first != segments.end() ? std::optional(first->vaddr - first->offset) : std::nullopt;
+}
+
+// Offsets that do not fit are none that a Go program has.
+wl_label_source goroutines_of(const image::ElfImage& image) {
+  const auto found = runtimes::go::find_goroutine_labels(image);
+  constexpr std::uint64_t kMost = 0xffff;
+  if (!found || found->m > kMost || found->current > kMost) return {};
+  wl_label_source source{};
+  source.kind = found->slice ? WL_LABELS_GO_SLICE : WL_LABELS_GO_MAP;
+  source.go = {found->first, static_cast<__u16>(found->m), static_cast<__u16>(found->current),
+               static_cast<__u16>(found->labels), 0};
+  return source;
 }
 
 }  // namespace
@@ -125,7 +140,10 @@ void CodeFile::take(OpenedFile opened, std::string from_path) {
   }
   if (image) {
     build_id = image->build_id();
-    has_interpreter = profiler::has_interpreter(*image);
+    const auto base = base_of(*image);
+    has_interpreter = base && runtimes::has_interpreter(ImageMemory(*image), *base);
+    has_thread_context = base && profiler::has_thread_context(ImageMemory(*image), *base);
+    goroutines = goroutines_of(*image);
     if (const auto segments = image->executable_segments(); !segments.empty()) {
       code_begin = segments.front().vaddr;
       code_end = segments.front().vaddr + segments.front().memsz;
@@ -158,7 +176,12 @@ ProcessTable::CodeLocation CodeFile::place(const os::ProcMap& map) const {
   const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const auto address = image->address_of_file_offset(map.offset, true, page_size);
   if (!address) return {};  // mapped executable, but not as its program headers say
-  return {number, map.begin - *address, MappingKind::kFile, false, has_interpreter};
+  return {.module = number,
+          .bias = map.begin - *address,
+          .kind = MappingKind::kFile,
+          .interpreter = has_interpreter,
+          .thread_context = has_thread_context,
+          .goroutines = goroutines};
 }
 
 void CodeFile::describe(profile::Module& module) const {

@@ -60,6 +60,8 @@ struct CodeFile {
   image::CodeMachine machine;                                   // whose code it is
   bool from_memory = false;                                     // of a process: the file may not be opened
   bool has_interpreter = false;                                 // it may be one's process that maps it
+  bool has_thread_context = false;                              // CodeLocation::thread_context
+  wl_label_source goroutines{};                                 // CodeLocation's
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the table store's number
   std::uint64_t last_used = 0;                                  // the catalogue's

@@ -261,7 +261,7 @@ void ProcessFollower::publish(Process& process) {
   }
   const auto recorded = manager::recorded_interpreter(process.maps->interpreters());
   (void)source_.publish(process.tgid, published, process.epoch,
-                        recorded != nullptr ? recorded->get()->layout() : nullptr);
+                        recorded != nullptr ? recorded->get()->layout() : nullptr, process.maps->labels());
 }
 
 }  // namespace windlass::profiler

@@ -25,6 +25,9 @@ namespace label_keys {
 // Of a thread: a sample has both, and ProcessLabels neither.
 inline constexpr std::string_view kThreadId = "thread.id";
 inline constexpr std::string_view kThreadName = "thread.name";
+// Of a thread's labels, in hexadecimal digits; the keys of OpenTelemetry's logs.
+inline constexpr std::string_view kTrace = "trace_id";
+inline constexpr std::string_view kSpan = "span_id";
 // ProcessLabels.
 inline constexpr std::string_view kProcess = "process.pid";
 inline constexpr std::string_view kExecutablePath = "process.executable.path";

@@ -9,6 +9,7 @@
 #include "os/moved_text.h"
 #include "os/proc_file.h"
 #include "os/process_memory.h"
+#include "profiler/processes/thread_context.h"
 #include "runtimes/find.h"
 
 namespace windlass::profiler {
@@ -235,7 +236,7 @@ void ProcessTable::note_scan(Process& process, const CodeLocation& placement, bo
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
-  if (!image && !table && !moved && !placement.interpreter) return;
+  if (!image && !table && !moved && !placement.interpreter && !placement.labelled()) return;
   want_scan(process);
 }
 
@@ -319,6 +320,23 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
   return codes;
 }
 
+// Where the threads of a process keep their labels, by the files in `contexts` that define OpenTelemetry's variable. A
+// program finds that of the file that is mapped first, as a rule; the record's pointer is the same in all of them.
+static wl_label_source find_labels(std::uint32_t tgid, const std::vector<os::ProcMap>& maps,
+                                   const std::vector<os::FileIdentity>& contexts) {
+  const os::MemoryFile memory(static_cast<pid_t>(tgid));
+  // Its library is also its loader. One of two names is the file's, by distribution.
+  const bool musl = std::ranges::any_of(maps, [](const os::ProcMap& map) {
+    return map.path.ends_with("/libc.so") || map.path.find("/ld-musl-") != std::string::npos;
+  });
+  for (const os::ProcMap& map : maps) {
+    const auto is_of = [&](const os::FileIdentity& file) { return map.is_at(map.begin, file); };
+    if (map.offset != 0 || std::ranges::none_of(contexts, is_of)) continue;
+    if (const auto labels = find_thread_context(memory, map.begin, musl)) return *labels;
+  }
+  return {};
+}
+
 // What /proc says by now; null if it cannot be read.
 std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
                                                 const MapSet& known) {
@@ -332,6 +350,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
   set->set_published(open_published(tgid, parent, all, known.published()));
+  std::vector<os::FileIdentity> contexts;
   for (const os::ProcMap& map : all) {
     if (!map.executable || os::shows_jitdump(map)) continue;
     if (set->mappings().size() >= kMaxMappings) {
@@ -344,8 +363,11 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                        ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
                                        : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
+    if (placement.thread_context) contexts.push_back(map.file);
+    if (placement.goroutines.kind != WL_LABELS_NONE) set->set_labels(placement.goroutines);
     set->add(mapping_of(map, placement));
   }
+  if (!contexts.empty() && set->labels().kind == WL_LABELS_NONE) set->set_labels(find_labels(tgid, all, contexts));
   if (set->expects_interpreter()) {
     const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid)); };
     set->set_interpreters(runtimes::find_interpreters(all, open_memory, known.interpreters()));

@@ -20,6 +20,7 @@
 #include "profiler/processes/process_events.h"
 #include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 
@@ -58,6 +59,9 @@ class MapSet {
   // Is code of a file with an interpreter there? The interpreter itself may not be in memory yet: a loader maps the
   // parts of a file one after another.
   [[nodiscard]] bool expects_interpreter() const { return std::ranges::any_of(mappings_, &Mapping::interpreter); }
+  // Where its threads keep the labels that the program sets for them.
+  void set_labels(const wl_label_source& labels) { labels_ = labels; }
+  [[nodiscard]] const wl_label_source& labels() const { return labels_; }
   // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
@@ -67,6 +71,7 @@ class MapSet {
   std::vector<Mapping> mappings_;
   manager::PublishedCodes published_;
   manager::Interpreters interpreters_;
+  wl_label_source labels_{};
 };
 
 // A set that its owner goes on changing while others have what it was.
@@ -123,6 +128,9 @@ class ProcessTable {
     bool pe = false;           // of a PE image
     bool interpreter = false;  // Mapping's, as `silent`
     bool silent = false;
+    bool thread_context = false;   // the file defines the variable of OpenTelemetry's thread context
+    wl_label_source goroutines{};  // of a Go program: where a goroutine has its labels
+    [[nodiscard]] bool labelled() const { return thread_context || goroutines.kind != WL_LABELS_NONE; }
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
   struct Image {

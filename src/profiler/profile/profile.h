@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ struct Event {
   std::string unit = "nanoseconds";  // Of the values; "count" where only how often matters.
   std::string counted = "samples";   // What Sample::count counts.
   std::uint64_t period = 0;          // The value of each sample, in the unit; 0: each has a value of its own.
+  std::uint64_t per_time = 0;        // What one of a sample's times stands for, of its count; 0: there are no times.
 };
 
 // "reason" = "futex". Keys and values are indexes into Profile::strings.
@@ -63,16 +65,25 @@ struct Label {
   bool operator==(const Label&) const = default;
 };
 
+// When a sample was taken, or a wait began, in ns since the recording's start.
+struct SampleTime {
+  std::uint64_t begin = 0;
+  std::uint64_t lasted = 0;  // Of a wait; else 0.
+  bool operator==(const SampleTime&) const = default;
+};
+
 struct Sample {
   std::vector<std::uint32_t> locations{};  // Innermost first, kernel frames before user frames.
   std::uint64_t count = 0;
   std::uint32_t pid = 0, tid = 0;
-  std::uint32_t comm = kNone;  // An index into Profile::strings.
-  std::uint8_t end = 0;        // A wl_end: complete, or why truncated.
-  std::uint8_t certainty = 0;  // The wl_certainty of the least certain frame.
-  std::uint64_t value = 0;     // Of all `count` together, in the event's unit; ignored if the event has a period.
-  std::uint32_t event = 0;     // An index into Profile::events.
-  std::uint32_t labels = 0;    // An index into Profile::label_sets.
+  std::uint32_t comm = kNone;    // An index into Profile::strings.
+  std::uint8_t end = 0;          // A wl_end: complete, or why truncated.
+  std::uint8_t certainty = 0;    // The wl_certainty of the least certain frame.
+  std::uint64_t value = 0;       // Of all `count` together, in the event's unit; ignored if the event has a period.
+  std::uint32_t event = 0;       // An index into Profile::events.
+  std::uint32_t labels = 0;      // An index into Profile::label_sets.
+  std::uint32_t times = 0;       // How many times of it are known; at most count / Event::per_time.
+  std::uint64_t first_time = 0;  // An index into Profile::times.
 };
 
 struct Profile {
@@ -81,6 +92,7 @@ struct Profile {
   std::vector<Function> functions;
   std::vector<Location> locations;
   std::vector<Sample> samples;
+  std::vector<SampleTime> times{};                 // Those of a sample stand together, in their order.
   std::vector<Event> events{Event{}};              // Never empty.
   std::uint32_t shown_event = 0;                   // What a view shows unless told otherwise.
   std::vector<std::vector<Label>> label_sets{{}};  // Each once, unless `roots` tells them apart; the first is empty.
@@ -92,6 +104,19 @@ struct Profile {
   std::uint64_t lost = 0;             // Samples that the ring buffer had no room for.
   std::vector<std::string> comments;  // How it was recorded, for people.
 };
+
+[[nodiscard]] inline std::span<const SampleTime> times_of(const Profile& profile, const Sample& sample) {
+  return {profile.times.data() + sample.first_time, sample.times};
+}
+[[nodiscard]] inline std::span<SampleTime> times_of(Profile& profile, const Sample& sample) {
+  return {profile.times.data() + sample.first_time, sample.times};
+}
+
+[[nodiscard]] inline bool has_times(const Profile& profile) {
+  for (const Event& event : profile.events)
+    if (event.per_time != 0) return true;
+  return false;
+}
 
 // One of the numbers that samples have: how often, or how much of an event's unit.
 struct ValueType {

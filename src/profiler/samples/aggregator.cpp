@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
 #include "profiler/samples/wait_reasons.h"
+#include "profiler/samples/waker_frames.h"
 
 namespace windlass::profiler {
 namespace {
@@ -113,22 +116,25 @@ std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const 
   for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
   if (at) {
     const SampleKey key{*at, origin(stack), stack.end, stack.certainty};
-    const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
-    if (known) return *known;
-    const bool has_room = samples_.size() < kMaxSamples && sample_frames_ + frames.size() <= kMaxSampleFrames;
-    if (has_room || frames.empty()) {
-      sample_frames_ += frames.size();
-      samples_.push_back({0, key});
-      sample_numbers_.add(static_cast<std::uint32_t>(samples_.size() - 1),
-                          [this](std::uint32_t i) { return samples_[i].key.hash(); });
-      return samples_.size() - 1;
-    }
+    if (const auto stored = store(key, frames.size(), frames.empty())) return *stored;
   }
   StackRecord bare;  // its count, at least, without the stack
   bare.event = stack.event;
   bare.end = stack.end;
   bare.certainty = stack.certainty;
   return find_or_store(bare, {});
+}
+
+// Nothing if there is no room. `always`: there is.
+std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t frames, bool always) {
+  const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
+  if (known) return known;
+  if (!always && (samples_.size() >= kMaxSamples || sample_frames_ + frames > kMaxSampleFrames)) return std::nullopt;
+  sample_frames_ += frames;
+  const auto number = static_cast<std::uint32_t>(samples_.size());
+  samples_.push_back({0, key});
+  sample_numbers_.add(number, [this](std::uint32_t i) { return samples_[i].key.hash(); });
+  return number;
 }
 
 std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::uint64_t count) {
@@ -181,6 +187,53 @@ std::optional<std::uint32_t> Aggregator::number_of(const wl_stack_key& key) cons
   });
 }
 
+// ---- wakers ---------------------------------------------------------------------------------------------------------
+
+void Aggregator::add_waker(const wl_waker_event& event) {
+  const auto& head = event.head;
+  wakers_[{event.hash, head.tgid, head.tid}] = {{event.wait_hash, head.tgid, head.tid}, event.waker, comm(head.comm)};
+}
+
+// Those that were joined before, too: a stack may have got other names meanwhile.
+void Aggregator::join_wakers() {
+  for (const auto& [key, woken] : wakers_)
+    if (const auto joined = join(woken)) remember(key, *joined);
+}
+
+// The sample of a wait whose innermost frame seems to call the waker; without its waker if there is no room.
+std::optional<std::uint32_t> Aggregator::join(const Woken& woken) {
+  const auto wait = number_of(woken.wait);
+  if (!wait) return std::nullopt;
+  SampleKey key = samples_[counted_[*wait].sample].key;
+  const auto waker = woken.waker.hash != 0 ? number_of(woken.waker) : std::nullopt;
+  std::vector<std::uint32_t> frames;  // of the waker, innermost first
+  std::uint64_t marker = woken.comm;
+  if (waker) {
+    const SampleKey& stack = samples_[counted_[*waker].sample].key;
+    if (profile::is_truncated(stack.end)) marker |= kTruncatedWaker;
+    key.certainty = std::max(key.certainty, stack.certainty);
+    for (std::uint32_t at = stack.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
+      frames.push_back(stacks_.frame(at));
+  }
+  frames.push_back(location(use_of(ModuleUse::Kind::kWaker, 0), marker));
+  std::size_t depth = frames.size();
+  for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at)) ++depth;
+  std::optional<std::uint32_t> at = key.stack;
+  for (std::size_t i = frames.size(); i > 0 && at; --i)
+    if (frames[i - 1] != profile::kNone) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
+  if (!at) return counted_[*wait].sample;
+  key.stack = *at;
+  return store(key, depth, false).value_or(counted_[*wait].sample);
+}
+
+std::string Aggregator::waker_text(std::uint64_t address) const {
+  const auto comm = static_cast<std::uint16_t>(address);
+  const std::string name = comm == kNoComm ? "another thread" : strings_[comm].empty() ? kAnInterrupt : strings_[comm];
+  return fmt::format("{}{}{}]", kWokenBy, name, (address & kTruncatedWaker) != 0 ? " (truncated)" : "");
+}
+
+// ---- sums -----------------------------------------------------------------------------------------------------------
+
 std::vector<wl_count> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
   std::vector<wl_count> total(samples_.size());
   for (std::size_t i = 0; i < samples_.size(); ++i)
@@ -198,6 +251,7 @@ std::vector<wl_count> Aggregator::totals(const Counts& counts, std::uint64_t& un
 }
 
 void Aggregator::settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept) {
+  join_wakers();
   const std::vector<wl_count> total = totals(counts, unknown);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     samples_[i].count = total[i].count;
@@ -210,6 +264,7 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown, const Keys
     kept([&](const wl_stack_key& key) {
       if (const auto known = number_of(key)) still.push_back(counted_[*known]);
     });
+  wakers_.clear();
   counted_.clear();
   counted_numbers_.clear();
   for (const Counted& one : still) remember(one.key, one.sample);
@@ -230,13 +285,15 @@ void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill
         module.pid = uses_[i].number;
         module.open_path = names.open_path(module.pid);
         break;
+      case ModuleUse::Kind::kWaker: module.path = kWakerModule; break;
       case ModuleUse::Kind::kUnknown: module.path = "[unmapped]"; break;
     }
   }
 }
 
 profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                   const CodeNames& names, std::span<const ProcessLabelSets::Set> labels) const {
+                                   const CodeNames& names, std::span<const ProcessLabelSets::Set> labels,
+                                   std::vector<std::uint32_t>* numbers) const {
   profile::Profile profile;
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
@@ -259,6 +316,11 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     profile::Location& location = profile.locations.emplace_back();
     location.module = place.module;
     location.address = place.address;
+    if (uses_[place.module].kind == ModuleUse::Kind::kWaker) {
+      const std::string text = waker_text(place.address);
+      location.lines.push_back({static_cast<std::uint32_t>(profile.functions.size()), 0});
+      profile.functions.push_back({.name = text, .system_name = text});
+    }
     if (place.name == CodeNames::kUnknown) continue;
     location.interpreted = uses_[place.module].kind == ModuleUse::Kind::kRegistry;
     for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
@@ -275,6 +337,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     const SampleKey& key = samples_[i].key;
     const Origin& origin = origins_[key.origin];
     profile::Sample& sample = profile.samples.emplace_back();
+    if (numbers != nullptr) numbers->push_back(static_cast<std::uint32_t>(i));
     for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
       sample.locations.push_back(stacks_.frame(at));
     sample.count = total[i].count;

@@ -62,13 +62,23 @@ class Aggregator {
   // sample's from now on.
   std::size_t add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps, std::uint64_t count);
 
+  // The wait of one key is counted under another from now on, with its waker. Their stacks may come later.
+  void add_waker(const wl_waker_event& event);
+  // Joins the stacks of waits with those of their wakers, as far as these are known: for settle() and build().
+  void join_wakers();
+
   // The kernel side's counts as of now; `unknown` receives those of stacks whose event never arrived.
   using Counts = std::function<void(const std::function<void(const wl_stack_key&, const wl_count&)>&)>;
   using Keys = std::function<void(const std::function<void(const wl_stack_key&)>&)>;
   // Books the counts; for when the kernel side starts counting anew. It still counts under the keys of `kept`, which is
   // called behind `counts`.
   void settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept = {});
-  [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
+  [[nodiscard]] std::size_t counted_stacks() const { return counted_.size() + wakers_.size(); }
+  // The number of the sample that the key means now.
+  [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const {
+    const auto known = number_of(key);
+    return known ? std::optional(counted_[*known].sample) : std::nullopt;
+  }
   // Is a frame in that module of ModuleRegistry's?
   [[nodiscard]] bool has_module(std::uint32_t number) const {
     return use_numbers_.contains(use_key(ModuleUse::Kind::kRegistry, number));
@@ -76,11 +86,11 @@ class Aggregator {
 
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
   // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names,
-  // and `labels` are what StackRecord::labels counts.
+  // and `labels` are what StackRecord::labels counts. `numbers` gets the number of each of the Profile's samples.
   using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
   [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
-                                       const CodeNames& names = {},
-                                       std::span<const ProcessLabelSets::Set> labels = {}) const;
+                                       const CodeNames& names = {}, std::span<const ProcessLabelSets::Set> labels = {},
+                                       std::vector<std::uint32_t>* numbers = nullptr) const;
 
   struct Truncation {
     std::uint8_t end;
@@ -125,9 +135,23 @@ class Aggregator {
     wl_stack_key key;
     std::uint32_t sample;
   };
-  // What a location's module number means: the kernel, a registry module, or the run-time code of one process.
+  struct Woken {
+    wl_stack_key wait, waker;  // waker.hash 0: there is no stack of it
+    std::uint16_t comm;        // of the waker
+  };
+  struct HashOfKey {
+    std::size_t operator()(const wl_stack_key& key) const { return hash_of(key); }
+  };
+  struct SameKey {
+    bool operator()(const wl_stack_key& a, const wl_stack_key& b) const {
+      return a.hash == b.hash && a.tgid == b.tgid && a.tid == b.tid;
+    }
+  };
+  // What a location's module number means: the kernel, a registry module, or the run-time code of one process. Or the
+  // frame between a wait and its waker, whose address is the waker's name in strings_ and kTruncatedWaker.
+  static constexpr std::uint64_t kTruncatedWaker = 1 << 16;
   struct ModuleUse {
-    enum class Kind : std::uint8_t { kKernel, kRegistry, kAnonymous, kUnknown } kind;
+    enum class Kind : std::uint8_t { kKernel, kRegistry, kAnonymous, kUnknown, kWaker } kind;
     std::uint32_t number;  // registry number, or tgid
   };
 
@@ -144,6 +168,9 @@ class Aggregator {
   static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
   std::uint32_t origin(const StackRecord& stack);
   void remember(const wl_stack_key& key, std::uint32_t sample);
+  [[nodiscard]] std::optional<std::uint32_t> store(const SampleKey& key, std::size_t frames, bool always);
+  [[nodiscard]] std::optional<std::uint32_t> join(const Woken& woken);
+  [[nodiscard]] std::string waker_text(std::uint64_t address) const;
   [[nodiscard]] std::vector<wl_count> totals(const Counts& counts, std::uint64_t& unknown) const;
 
   StackTree stacks_;  // of location numbers
@@ -155,6 +182,7 @@ class Aggregator {
   NumberTable sample_numbers_;
   std::deque<Counted> counted_;
   NumberTable counted_numbers_;
+  std::unordered_map<wl_stack_key, Woken, HashOfKey, SameKey> wakers_;  // by the key that counts
   std::deque<Place> locations_;
   NumberTable location_numbers_;
   std::vector<ModuleUse> uses_;

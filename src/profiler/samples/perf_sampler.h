@@ -35,7 +35,7 @@ class PerfSampler final : public SampleSource {
   PerfSampler& operator=(const PerfSampler&) = delete;
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>, std::uint64_t,
-                                                    const wl_interpreter*) override {
+                                                    const wl_interpreter*, const wl_label_source&) override {
     return 0;
   }
   void forget(std::uint32_t) override {}

@@ -1,5 +1,6 @@
 #include "profiler/samples/process_label_sets.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace windlass::profiler {
@@ -25,10 +26,18 @@ void ProcessLabelSets::keep_only(const std::function<bool(std::uint32_t tgid)>& 
   std::erase_if(known_, [&](const auto& entry) { return !known(entry.first); });
 }
 
-std::uint32_t ProcessLabelSets::number_of(Set set) {
+std::uint32_t ProcessLabelSets::with(std::uint32_t set, const Set& more) {
+  Set both = sets_[set];
+  for (const Label& label : more)
+    if (std::ranges::find(sets_[set], label.key, &Label::key) == sets_[set].end()) both.push_back(label);
+  std::ranges::sort(both);
+  return number_of(std::move(both), set);
+}
+
+std::uint32_t ProcessLabelSets::number_of(Set set, std::uint32_t if_full) {
   const auto found = numbers_.find(set);
   if (found != numbers_.end()) return found->second;
-  if (sets_.size() >= kMostSets) return 0;
+  if (sets_.size() >= kMostSets) return if_full;
   const auto number = static_cast<std::uint32_t>(sets_.size());
   sets_.push_back(set);
   numbers_.emplace(std::move(set), number);

@@ -24,6 +24,9 @@ class ProcessLabelSets {
 
   // The number of the process's set, which is read at the first call. 0 is the empty set.
   std::uint32_t of(std::uint32_t tgid);
+  // The number of the set with `more`, sorted by key. Of a key that both have, the set's label stays. The set itself if
+  // there is no room for another one.
+  std::uint32_t with(std::uint32_t set, const Set& more);
   // A process begins with its parent's.
   void on_fork(std::uint32_t parent, std::uint32_t child);
   // It is read anew. One that has gone keeps what it had.
@@ -34,7 +37,7 @@ class ProcessLabelSets {
   [[nodiscard]] const std::vector<Set>& sets() const { return sets_; }
 
  private:
-  std::uint32_t number_of(Set set);
+  std::uint32_t number_of(Set set, std::uint32_t if_full = 0);
 
   Read read_;
   std::unordered_map<std::uint32_t, std::uint32_t> known_;  // by tgid

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "os/proc_file.h"
+#include "os/process_memory.h"
 #include "os/readers.h"
 #include "profiler/doctor/no_allocations.h"
 #include "profiler/doctor/system_probe.h"
@@ -19,6 +20,7 @@
 #include "profiler/processes/live_process.h"
 #include "profiler/processes/main_module.h"
 #include "profiler/processes/priority.h"
+#include "profiler/processes/thread_context.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
 
@@ -43,6 +45,14 @@ std::uint64_t unix_time_ns() {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   return static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+}
+
+// The names of the labels that a process's threads set (ThreadLabels::ReadKeys).
+std::optional<std::vector<std::string>> label_keys_of(std::uint32_t tgid) {
+  std::string text;
+  if (!ProcessTable::read_proc_maps(tgid, text)) return std::nullopt;
+  const auto keys = read_label_keys(os::MemoryFile(static_cast<pid_t>(tgid)), os::parse_proc_maps(text));
+  return keys ? std::optional(*keys) : std::nullopt;
 }
 
 }  // namespace
@@ -106,6 +116,7 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   KernelSideOptions kernel_options;
   kernel_options.frequency = options_.frequency;
   kernel_options.events = options_.events;
+  kernel_options.timeline = options_.timeline.has_value();
   if (!options_.filters.empty()) {
     const FilterPlaces places{find_cgroup_mount(os::read_proc_file("/proc/self/mountinfo")), container_places()};
     const auto refused = [](const std::string& text) {
@@ -119,6 +130,7 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   }
   if (command_) kernel_options.held = static_cast<std::uint32_t>(command_->pid());
   kernel_options.btf_path = options_.btf_path;
+  kernel_options.thread_labels = options_.thread_labels;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   if (!opened) return std::unexpected(opened.error());
@@ -158,7 +170,11 @@ void Recorder::make_parts() {
     if (!read_life_status(tgid).alive()) return std::nullopt;
     return set;
   });
-  intake_->set_labels(labels_);
+  thread_labels_ = ThreadLabels(label_keys_of);
+  intake_->set_labels(labels_, thread_labels_);
+  if (!options_.timeline) return;
+  times_.emplace(*options_.timeline);
+  intake_->set_times(*times_);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -209,6 +225,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
   start_unix_ns_ = unix_time_ns();
+  start_monotonic_ns_ = monotonic_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
   start_ = Clock::now();
@@ -254,6 +271,13 @@ void Recorder::take_round() {
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
   const auto push = [this](const wl_event_head& head, std::size_t size) {
+    if (head.type == WL_EVENT_TIME) {
+      if (times_ && size >= sizeof(wl_time_event)) {
+        const auto& told = reinterpret_cast<const wl_time_event&>(head);
+        times_->add({told.hash, head.tgid, head.tid}, head.time, told.lasted);
+      }
+      return;
+    }
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
     if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
@@ -300,7 +324,10 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
   }
   if (resting_.take(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
-  if (head.type == WL_EVENT_EXEC) labels_.on_exec(head.tgid);
+  if (head.type == WL_EVENT_EXEC) {
+    labels_.on_exec(head.tgid);
+    thread_labels_.on_exec(head.tgid);
+  }
   if (head.type == WL_EVENT_FORK && size >= sizeof(wl_process_event))
     labels_.on_fork(head.tgid, static_cast<std::uint32_t>(reinterpret_cast<const wl_process_event&>(head).address));
   (void)follower_->on_kernel(head, size);
@@ -311,8 +338,10 @@ void Recorder::bound_memory(std::uint64_t now) {
   if (aggregator_.counted_stacks() > kMaxCountedStacks || lost_ > lost_when_settled_ + kMaxCountedStacks / 4) {
     lost_when_settled_ = lost_;
     intake_->with_waiting([this] {
-      aggregator_.settle([this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
-                         [this](const auto& sink) { source_.samples->for_each_waiting(sink); });
+      if (times_) times_->settle(sample_of());
+      aggregator_.settle(
+          [this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
+          [this](const auto& sink) { source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); }); });
     });
   }
   if (now <= last_evict_ + kEvictInterval) return;
@@ -432,21 +461,33 @@ NoSamples Recorder::no_samples() const {
           .ended_before = ended_before_};
 }
 
+// Waits that go on have lasted until now. What a process counts itself, as allocations, has no times.
+void Recorder::write_times(profile::Profile& profile, std::span<const std::uint32_t> numbers) {
+  source_.samples->for_each_waiting([this](const SampleSource::Waiting& wait) {
+    if (wait.lasted != 0) times_->add(wait.key, wait.since, wait.lasted);
+  });
+  for (std::size_t i = 0; i < options_.events.size(); ++i) profile.events[i].per_time = options_.events[i].period;
+  times_->write(profile, numbers, start_monotonic_ns_, sample_of());
+}
+
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
   profile::Profile profile;
   if (allocations_ != nullptr) allocations_->book(aggregator_);
   intake_->with_waiting([&] {
+    aggregator_.join_wakers();
+    std::vector<std::uint32_t> numbers;
     profile = aggregator_.build(
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
-        labels_.sets());
+        labels_.sets(), times_ ? &numbers : nullptr);
+    profile.events = events_.list;
+    // Of events that are sampled once in so many, people want to know how many there were.
+    for (profile::Sample& sample : profile.samples)
+      if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
+    if (times_) write_times(profile, numbers);
   });
   const KernelSideStats stats = source_.samples->stats();
-  profile.events = events_.list;
-  // Of events that are sampled once in so many, people want to know how many there were.
-  for (profile::Sample& sample : profile.samples)
-    if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
   profile.lost = stats.lost + stats.lost_waits + unknown;

@@ -32,6 +32,8 @@
 #include "profiler/samples/recording_events.h"
 #include "profiler/samples/resting_threads.h"
 #include "profiler/samples/sample_intake.h"
+#include "profiler/samples/thread_labels.h"
+#include "profiler/samples/time_line.h"
 #include "profiler/samples/work_budget.h"
 
 namespace windlass::profiler {
@@ -40,14 +42,16 @@ struct RecorderOptions {
   unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
   std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
   std::optional<std::uint64_t> alloc{};        // the command's allocations, a sample in so many bytes; 1: each
+  ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;  // that programs set themselves
   LabelOptions labels{.process = false, .executable = false, .build_id = false, .owner = false, .cgroup = false};
   std::string kubelet;                 // its address, to ask for the names of pods; empty: it is not asked
   std::vector<FilterOption> filters;   // which threads are sampled of these
   std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
   bool children = false;               // and the processes that targets have started before
   std::vector<std::string> command;
-  double duration = 0;   // seconds; 0 = until stopped
-  std::string btf_path;  // the kernel's type information; empty: its own
+  std::optional<std::uint64_t> timeline{};  // the times of samples are kept, in so many bytes
+  double duration = 0;                      // seconds; 0 = until stopped
+  std::string btf_path;                     // the kernel's type information; empty: its own
   // WorkBudget's: how much of one CPU following code may take, for every 1,000 samples a second; 0: no bound.
   double agent_share = WorkBudget::kDefaultShare;
 };
@@ -90,6 +94,12 @@ class Recorder {
   // Of allocations, if they are recorded.
   [[nodiscard]] std::optional<AllocationStats> allocation_stats() const {
     return allocations_ != nullptr ? std::optional(allocations_->stats()) : std::nullopt;
+  }
+  // The times of samples, if they are kept; null otherwise.
+  [[nodiscard]] const TimeLine* times() const { return times_ ? &*times_ : nullptr; }
+  // Since the recording's start, of a time of CLOCK_MONOTONIC in ns.
+  [[nodiscard]] double seconds_since_start(std::uint64_t time) const {
+    return time > start_monotonic_ns_ ? static_cast<double>(time - start_monotonic_ns_) * 1e-9 : 0;
   }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
@@ -134,6 +144,10 @@ class Recorder {
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   [[nodiscard]] Aggregator::Counts counts();
+  [[nodiscard]] TimeLine::SampleOf sample_of() const {
+    return [this](const wl_stack_key& key) { return aggregator_.sample_of(key); };
+  }
+  void write_times(profile::Profile& profile, std::span<const std::uint32_t> numbers);
 
   RecorderOptions options_;
   RecordingEvents events_;
@@ -153,13 +167,15 @@ class Recorder {
   CodeNames names_;
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
+  std::optional<TimeLine> times_;
   EventQueue queue_;
   RestingThreads resting_;
   std::unique_ptr<ProcessLabels> process_labels_;
   ProcessLabelSets labels_;
+  ThreadLabels thread_labels_;
 
   std::uint64_t now_ = 0;  // of the round
-  std::uint64_t start_unix_ns_ = 0;
+  std::uint64_t start_unix_ns_ = 0, start_monotonic_ns_ = 0;
   Clock::time_point start_;
   double seconds_ = 0;  // once stopped
   std::optional<double> cpu_before_;

@@ -72,7 +72,7 @@ bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
 void RestingThreads::hand_out(const Waiting& waiting, const SampleSource::Handler& use) {
   if (events_.empty()) return;
   std::unordered_set<std::uint64_t> still;
-  waiting([&](const wl_stack_key& key) { still.insert(key.hash); });
+  waiting([&](const SampleSource::Waiting& wait) { still.insert(wait.key.hash); });
   for (Event& kept : std::exchange(events_, {})) {
     auto& event = *reinterpret_cast<wl_raw_event*>(kept.words.data());
     if (!still.contains(event.hash)) {

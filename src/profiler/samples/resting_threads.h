@@ -24,7 +24,7 @@ class RestingThreads {
 
   // Hands out the events with their stacks. A thread that does not wait any more may have changed its stack while that
   // was read, so its event comes without.
-  using Waiting = std::function<void(const SampleSource::KeyHandler&)>;
+  using Waiting = std::function<void(const SampleSource::WaitingHandler&)>;
   void hand_out(const Waiting& waiting, const SampleSource::Handler& use);
 
  private:

@@ -24,6 +24,10 @@ bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
   switch (event.type) {
     case WL_EVENT_STACK: on_stack(event, size); return true;
     case WL_EVENT_RAW: on_raw(event, size); return true;
+    case WL_EVENT_LABELS:
+      if (thread_labels_ != nullptr && !thread_labels_->take(event, size)) ++malformed_;
+      return true;
+    case WL_EVENT_WAKER: on_waker(event, size); return true;
     default: return false;
   }
 }
@@ -35,7 +39,7 @@ StackRecord SampleIntake::record_of(const wl_event_head& head, std::uint8_t end,
   stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
   stack.event = head.event;
   stack.reason = head.reason;
-  if (labels_ != nullptr) stack.labels = labels_->of(head.tgid);
+  if (labels_ != nullptr) stack.labels = thread_labels_->of(labels_->of(head.tgid), head.labels, *labels_);
   stack.end = end;
   stack.certainty = certainty;
   return stack;
@@ -153,7 +157,8 @@ void SampleIntake::judge_exits(const MapSet& maps, StackRecord& stack) const {
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
   read_stack(head, size, [&](const StackRecord& stack, const MapSet* maps) {
-    aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps, counts_at_once(head));
+    const wl_stack_key key{event.hash, head.tgid, head.tid};
+    keep_time(head, aggregator_.add_counted(key, stack, maps, counts_at_once(head)));
   });
 }
 
@@ -184,6 +189,13 @@ void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const
   const Named by{user, functions, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)(), event.epoch};
   stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   use(stack, maps_of(head.tgid));
+}
+
+void SampleIntake::on_waker(const wl_event_head& head, std::size_t size) {
+  if (size < sizeof(wl_waker_event))
+    ++malformed_;
+  else
+    aggregator_.add_waker(reinterpret_cast<const wl_waker_event&>(head));
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
@@ -248,8 +260,17 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
   stack.kernel = sample.kernel;
   stack.user = sample.user;
   stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
-  if (counts_at_once(sample.head)) return aggregator_.add(stack, sample.maps.get(), 1);
+  if (counts_at_once(sample.head)) {
+    const std::size_t number = aggregator_.add(stack, sample.maps.get(), 1);
+    keep_time(sample.head, number);
+    return number;
+  }
   return aggregator_.add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
+}
+
+// The time of a wait is told when it has ended.
+void SampleIntake::keep_time(const wl_event_head& head, std::size_t sample) {
+  if (times_ != nullptr && counts_at_once(head)) times_->add(static_cast<std::uint32_t>(sample), head.time);
 }
 
 void SampleIntake::settle() {
@@ -265,11 +286,13 @@ void SampleIntake::settle_all() {
 
 void SampleIntake::with_waiting(const std::function<void()>& use) {
   std::vector<std::size_t> added;
+  if (times_ != nullptr) times_->lend();
   late_.for_each([&](const WalkedSample& sample) {
     const std::size_t number = add(sample, false);
     if (counts_at_once(sample.head)) added.push_back(number);
   });
   use();
+  if (times_ != nullptr) times_->take_back();
   for (const std::size_t sample : added) aggregator_.take_back(sample, 1);
 }
 
@@ -286,7 +309,9 @@ void SampleIntake::forget_gone() {
   unwinder_.keep_only(known);
   interpreted_names_.keep_only(known);
   names_.keep_only(known);
-  if (labels_ != nullptr) labels_->keep_only(known);
+  if (labels_ == nullptr) return;
+  labels_->keep_only(known);
+  thread_labels_->keep_only(known);
 }
 
 }  // namespace windlass::profiler

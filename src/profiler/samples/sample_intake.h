@@ -15,6 +15,8 @@
 #include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
+#include "profiler/samples/thread_labels.h"
+#include "profiler/samples/time_line.h"
 #include "profiler/samples/window_cache.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
@@ -46,10 +48,16 @@ class SampleIntake {
     unwinder_.set_budget(budget);
   }
 
-  // Its processes' labels are the samples'; it must outlive this.
-  void set_labels(ProcessLabelSets& labels) { labels_ = &labels; }
+  // The processes' and the threads' labels are the samples'; both must outlive this.
+  void set_labels(ProcessLabelSets& labels, ThreadLabels& of_threads) {
+    labels_ = &labels;
+    thread_labels_ = &of_threads;
+  }
 
-  // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
+  // The times of samples go there; it must outlive this.
+  void set_times(TimeLine& times) { times_ = &times; }
+
+  // A WL_EVENT_STACK, WL_EVENT_RAW, WL_EVENT_LABELS or WL_EVENT_WAKER; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
@@ -80,6 +88,7 @@ class SampleIntake {
  private:
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
+  void on_waker(const wl_event_head& head, std::size_t size);
   void unwind_and_add(const wl_event_head& head, RawEvent& event);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.
@@ -94,6 +103,7 @@ class SampleIntake {
                                         const CodePlace& place, std::uint64_t now);
   [[nodiscard]] StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty);
   std::size_t add(const WalkedSample& sample, bool late);
+  void keep_time(const wl_event_head& head, std::size_t sample);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
   [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
@@ -108,6 +118,8 @@ class SampleIntake {
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
+  TimeLine* times_ = nullptr;
+  ThreadLabels* thread_labels_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/kernel/event_specs.h"
+#include "profiler/samples/waker_frames.h"
 
 namespace windlass::profiler {
 namespace {
@@ -27,17 +28,20 @@ Part part_of(const profile::Profile& profile, const profile::Location& location)
 }  // namespace
 
 void leave_out_scheduler(profile::Profile& profile) {
+  const WakerFrames wakers(profile);
   std::vector<Part> parts;
   for (const profile::Location& location : profile.locations) parts.push_back(part_of(profile, location));
   for (profile::Sample& sample : profile.samples) {
-    if (profile.events[sample.event].name != kWaitEvent) continue;
+    const std::string& event = profile.events[sample.event].name;
+    if (event != kWaitEvent && event != kLockEvent) continue;
     auto& stack = sample.locations;
-    const auto end = stack.begin() + std::min<std::ptrdiff_t>(kMostFrames, std::ssize(stack));
-    auto from = std::find_if(stack.begin(), end, [&](std::uint32_t at) { return parts[at] == Part::kSwitch; });
+    const auto begin = stack.begin() + static_cast<std::ptrdiff_t>(wakers.count(sample));
+    const auto end = begin + std::min<std::ptrdiff_t>(kMostFrames, stack.end() - begin);
+    auto from = std::find_if(begin, end, [&](std::uint32_t at) { return parts[at] == Part::kSwitch; });
     if (from == end) continue;
     ++from;
     if (from != stack.end() && parts[*from] == Part::kSchedule) ++from;
-    stack.erase(stack.begin(), from);
+    stack.erase(begin, from);
   }
 }
 

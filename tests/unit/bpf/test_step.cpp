@@ -403,11 +403,14 @@ static_assert(sizeof(wl_rule) == 16);
 static_assert(sizeof(wl_mapping) == 32);
 static_assert(sizeof(wl_maps_head) == 8);
 static_assert(sizeof(wl_module) == 24);
-static_assert(sizeof(wl_process) == 24);
+static_assert(sizeof(wl_label_source) == 24);
+static_assert(sizeof(wl_process) == 48);
 static_assert(sizeof(wl_interpreter) == 64);
 static_assert(sizeof(wl_interpreted_frame) == 16);
 static_assert(sizeof(wl_stack_key) == 16);
-static_assert(sizeof(wl_event_head) == 40);
+static_assert(sizeof(wl_event_head) == 48);
+static_assert(sizeof(wl_label_event) == 56);
+static_assert(sizeof(wl_go_label) == 192);
 
 // ---- a callback of Wine 8's Unix side (windlass_wine_layout.h) ------------------------------------------------------
 

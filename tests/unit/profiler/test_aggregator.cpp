@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -137,6 +140,63 @@ TEST_F(AggregatorTest, WaitsHaveTheTimeThatIsCounted) {
   EXPECT_EQ(unknown, 0u);
   EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(1).value, 10000u);
   EXPECT_EQ(unknown, 2u) << "of a stack that nobody knows any more";
+}
+
+// From the waker's event on, the wait is counted under another key. The event may come before the stacks do.
+TEST_F(AggregatorTest, AWaitSeemsToCallItsWaker) {
+  const std::uint64_t waiting[] = {0x10005 | WL_FRAME_EXACT, 0x10020}, waking[] = {0x10105 | WL_FRAME_EXACT, 0x10120};
+  const wl_stack_key wait_key{123, 7, 8}, waker_key{456, 7, 9}, joined{789, 7, 8}, by_interrupt{790, 7, 8};
+  const auto add_waker = [&](const wl_stack_key& key, const wl_stack_key& waker, const char* comm) {
+    wl_waker_event event{};
+    event.head.tgid = key.tgid;
+    event.head.tid = key.tid;
+    std::copy_n(comm, std::string_view(comm).size(), event.head.comm);
+    event.hash = key.hash;
+    event.wait_hash = wait_key.hash;
+    event.waker = waker;
+    aggregator.add_waker(event);
+  };
+  add_waker(joined, waker_key, "unlocks");
+  aggregator.join_wakers();
+  StackRecord wait = stack(waiting), waker = stack(waking, WL_END_NO_ROW);
+  wait.reason = waker.reason = WL_WAIT_ENDED;
+  waker.tid = 9;
+  aggregator.add_counted(wait_key, wait, &maps, 0);
+  aggregator.add_counted(waker_key, waker, &maps, 0);
+  add_waker(by_interrupt, {}, "");
+  const Aggregator::Counts counts = [&](const auto& sink) {
+    sink(joined, {2, 5000, 1});
+    sink(by_interrupt, {1, 300, 1});
+  };
+  aggregator.join_wakers();
+  const auto check = [](const profile::Profile& profile) {
+    std::map<std::uint64_t, std::vector<std::string>> by_value;
+    for (const profile::Sample& sample : profile.samples) {
+      EXPECT_EQ(sample.tid, 8u);
+      EXPECT_EQ(sample.end, WL_END_COMPLETE);
+      for (const std::uint32_t at : sample.locations) {
+        const profile::Location& location = profile.locations[at];
+        const bool named = !location.lines.empty();
+        EXPECT_EQ(named, profile.modules[location.module].path == "[waker]");
+        by_value[sample.value].push_back(named ? profile.functions[location.lines[0].function].name
+                                               : std::to_string(location.address));
+      }
+    }
+    const std::map<std::uint64_t, std::vector<std::string>> expected{
+        {5000, {"4357", "4383", "[woken by unlocks (truncated)]", "4101", "4127"}},
+        {300, {"[woken by an interrupt]", "4101", "4127"}}};
+    EXPECT_EQ(by_value, expected);
+  };
+  check(aggregator.build(counts, unknown, kNamed));
+  // When counting begins anew, a wait that goes on keeps its waker.
+  const Aggregator::Counts none = [](const auto&) {};
+  aggregator.settle(none, unknown, [&](const auto& sink) {
+    sink(joined);
+    sink(by_interrupt);
+  });
+  aggregator.join_wakers();
+  check(aggregator.build(counts, unknown, kNamed));
+  EXPECT_EQ(unknown, 0u);
 }
 
 // A sample is one of a process with its labels.

@@ -16,12 +16,23 @@ TEST(EventSpecs, PlainOnesAreKnown) {
   }
   EXPECT_EQ(parse_event("cpu")->kind, EventKind::kCpuClock);
   EXPECT_EQ(parse_event("off-cpu")->kind, EventKind::kWait);
+  EXPECT_EQ(parse_event("lock")->kind, EventKind::kLock);
   const auto faults = parse_event("page-faults@0x10");
   ASSERT_TRUE(faults.has_value());
   EXPECT_EQ(faults->name, "page-faults");
   EXPECT_EQ(faults->period, 16u);
   EXPECT_EQ(faults->type, PERF_TYPE_SOFTWARE);
   EXPECT_EQ(faults->config, PERF_COUNT_SW_PAGE_FAULTS);
+}
+
+TEST(EventSpecs, StaticProbesNameAFileAProviderAndAName) {
+  const auto probe = parse_event("usdt:/a:b/lib.so:provider:name");
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_TRUE(probe->is_static_probe());
+  EXPECT_EQ(probe->file, "/a:b/lib.so");
+  EXPECT_EQ(probe->category, "provider");
+  EXPECT_EQ(probe->point, "name");
+  EXPECT_FALSE(parse_event("uprobe:lib.so:name")->is_static_probe());
 }
 
 TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
@@ -56,6 +67,12 @@ TEST(EventSpecs, WhatIsNoneIsRefused) {
                            "uprobe:lib.so:",
                            "uprobe::name",
                            "uretprobe:lib.so:name+4",
+                           "usdt:",
+                           "usdt:lib.so",
+                           "usdt:lib.so:name",
+                           "usdt::provider:name",
+                           "usdt:lib.so::name",
+                           "usdt:lib.so:provider:",
                            "uprobe:lib.so:name+x",
                            ":",
                            "sched:",
@@ -77,6 +94,9 @@ TEST(EventSpecs, AreEventsOfAProfile) {
   const profile::Event wait = profile_event(*parse_event("off-cpu"), 1000);
   EXPECT_EQ(wait.period, 0u);
   EXPECT_EQ(wait.counted, "waits");
+  const profile::Event lock = profile_event(*parse_event("lock"), 1000);
+  EXPECT_EQ(lock.unit, "nanoseconds");
+  EXPECT_EQ(lock.counted, "contentions");
   const profile::Event fault = profile_event(*parse_event("page-faults@7"), 1000);
   EXPECT_EQ(fault.unit, "count");
   EXPECT_EQ(fault.period, 0u);

@@ -45,7 +45,7 @@ class MappingSetsTest : public testing::Test {
 
   std::vector<wl_mapping> two() const { return {{0x1000, 0x2000, 0, module, 0}, {0x3000, 0x4000, 0, module, 0}}; }
   std::uint32_t publish(std::uint32_t tgid) {
-    const auto space = sets.publish(tgid, two(), 5, nullptr, now);
+    const auto space = sets.publish(tgid, {two()}, 5, now);
     EXPECT_TRUE(space);
     return space.value_or(0);
   }
@@ -77,7 +77,7 @@ TEST_F(MappingSetsTest, AnInterpreterStandsBehindTheMappings) {
   wl_interpreter interpreter{};
   interpreter.python.interpreters = 0x1234;
   interpreter.python.bytes_begin = 32;
-  ASSERT_TRUE(sets.publish(11, two(), 5, &interpreter, now));
+  ASSERT_TRUE(sets.publish(11, {two(), &interpreter}, 5, now));
   const wl_process& process = entries.entries.at(11);
   EXPECT_EQ(process.flags, WL_PROCESS_INTERPRETED);
   EXPECT_EQ(std::memcmp(arena->at(process.maps) + 2 * sizeof(wl_mapping), &interpreter, sizeof interpreter), 0);
@@ -143,11 +143,11 @@ TEST_F(MappingSetsTest, ARefusedEntryLeavesNothingBehind) {
   const std::uint32_t space = publish(10);
   const std::uint64_t before = arena->bytes_used();
   entries.refuse_with = E2BIG;
-  const auto refused = sets.publish(11, two(), 0, nullptr, now);
+  const auto refused = sets.publish(11, {two()}, 0, now);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, E2BIG);
   EXPECT_NE(refused.error().text.find("process 11"), std::string::npos);
-  EXPECT_FALSE(sets.publish(10, two(), 0, nullptr, now));
+  EXPECT_FALSE(sets.publish(10, {two()}, 0, now));
   EXPECT_EQ(arena->bytes_used(), before);
   EXPECT_EQ(entries.entries.at(10).space, space) << "what was published stays";
   for (int i = 0; i < 3; ++i) pass(1s);
@@ -163,7 +163,7 @@ TEST_F(MappingSetsTest, SetsLieBesideEachOther) {
       mapping = {++at << 12 | i, at << 12 | 0xfff, i, module, 0};
     wl_interpreter interpreter{};
     interpreter.python.interpreters = i;
-    ASSERT_TRUE(sets.publish(100 + i, mappings, 5, i % 2 == 0 ? &interpreter : nullptr, now));
+    ASSERT_TRUE(sets.publish(100 + i, {mappings, i % 2 == 0 ? &interpreter : nullptr}, 5, now));
     bytes += (sizeof(wl_maps_head) + i * sizeof(wl_mapping) + (i % 2 == 0 ? sizeof interpreter : 0) + 7) / 8 * 8;
   }
   EXPECT_EQ(arena->bytes_used(), bytes);
@@ -217,7 +217,7 @@ TEST_F(MappingSetsTest, AFullArenaIsAnError) {
   const std::vector<wl_mapping> many(20'000, {0x1000, 0x2000, 0, module, 0});
   std::uint32_t published = 0;
   while (published < 100) {
-    const auto space = sets.publish(published, many, 5, nullptr, now);
+    const auto space = sets.publish(published, {many}, 5, now);
     if (!space) {
       EXPECT_EQ(space.error().code, ENOMEM);
       EXPECT_NE(space.error().text.find("a process's mappings"), std::string::npos);

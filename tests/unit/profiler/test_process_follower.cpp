@@ -22,7 +22,8 @@ class FakeSource final : public SampleSource {
   KernelSideStats figures;
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, const wl_interpreter*) override {
+                                                    std::uint64_t epoch, const wl_interpreter*,
+                                                    const wl_label_source&) override {
     published[tgid] = {mappings.begin(), mappings.end()};
     epochs[tgid] = epoch;
     return 1;

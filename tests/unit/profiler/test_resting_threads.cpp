@@ -46,7 +46,7 @@ class RestingThreadsTest : public testing::Test {
     std::vector<std::uint64_t> out;
     threads.hand_out(
         [&](const auto& handler) {
-          for (const std::uint64_t hash : waiting) handler({hash, 1, 1});
+          for (const std::uint64_t hash : waiting) handler({.key = {hash, 1, 1}});
         },
         [&](const wl_event_head& head, std::size_t size) {
           EXPECT_TRUE(out.empty());

@@ -7,14 +7,15 @@
 #include <set>
 #include <sstream>
 
+#include "base/shown.h"
 #include "profiler/export/call_tree.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
-#include "profiler/export/page_trees.h"
 #include "profiler/export/report.h"
 #include "profiler/export/shorten_name.h"
 #include "profiler/export/speedscope.h"
 #include "support/hostile_text.h"
+#include "support/page_data.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
@@ -278,20 +279,19 @@ TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
   EXPECT_EQ(columns_of(shorten_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
 }
 
-// What the page's script reads.
-json page_data_of(const profile::Profile& p, std::size_t max_nodes) {
-  const auto page = text_of([&](TextWriter& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
-  EXPECT_EQ(page.find("@PROFILE@"), std::string::npos);
-  EXPECT_EQ(page.find("src=\"http"), std::string::npos);  // nothing is loaded from anywhere
-  EXPECT_EQ(page.find("<link"), std::string::npos);
-  const std::string mark = "type=\"application/json\">";
-  const auto begin = page.find(mark) + mark.size();
-  return json::parse(page.substr(begin, page.find("</script>", begin) - begin))[0];  // of the only event
+std::string page_of(const profile::Profile& p) {
+  return text_of([&](TextWriter& out) { return write_html(p, out); });
+}
+
+TEST(Html, LoadsNothing) {
+  const auto page = page_of(small());
+  for (const char* mark : {"@PROFILE@", "@CALCULATOR@", "@SCRIPTS@", "src=", "<link", "http:", "https:"})
+    EXPECT_EQ(page.find(mark), std::string::npos) << mark;
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
 }
 
 TEST(Html, NoNameTurnsAPageAround) {
-  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
-  const auto data = page_data_of(hostile_profile(), 1000);
+  const auto data = test::page_data(page_of(hostile_profile()));
   std::size_t texts = 0;
   const auto look = [&](const auto& self, const json& at) -> void {
     if (at.is_string()) {
@@ -302,83 +302,51 @@ TEST(Html, NoNameTurnsAPageAround) {
     for (const auto& part : at)
       if (at.is_structured()) self(self, part);
   };
-  look(look, data);
+  look(look, data.names);
   EXPECT_GT(texts, 5 * test::hostile_names().size());
 }
 
-TEST(Html, SaysWhatIsLostAndHasLinesAndProcesses) {
-  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
-  for (const std::uint32_t processes : {1u, 2u}) {
-    auto p = testing::synthetic_profile({.samples = 500, .processes = processes});
-    p.samples[5] = p.samples[6];  // the kernel thread's is of a process more
-    const auto data = page_data_of(p, 1'000'000);
-    EXPECT_EQ(data["totals"]["lost"], 7);
-    EXPECT_EQ(data["processes"].size(), processes == 1 ? 0 : 2);
-    std::uint64_t expected = 0, in_lines = 0;
-    for (const auto& sample : p.samples) {
-      const auto& lines = p.locations[sample.locations.front()].lines;
-      if (!lines.empty() && lines.front().line != 0) expected += sample.count;
+// The table has every stack with its count: the folded stacks can be made of it.
+TEST(Html, HasAllStacks) {
+  for (const auto& p : {small(), testing::synthetic_profile({.samples = 4000, .stacks = 3000, .depth = 40})}) {
+    const auto data = test::page_data(page_of(p));
+    std::map<std::string, std::uint64_t> expected, found;
+    Frames frames(p);
+    std::vector<std::uint32_t> path;
+    for (const profile::Sample& sample : p.samples) {
+      frames.path_of(sample, path);
+      std::string text;
+      for (const std::uint32_t frame : path) text += (text.empty() ? "" : ";") + shown(frames[frame].name);
+      expected[text] += sample.count;
     }
-    for (const auto& frame : data["frames"])
-      for (const auto& line : frame.value("lines", json::array())) in_lines += line[1].get<std::uint64_t>();
-    EXPECT_EQ(in_lines, expected);
+    for (const auto& sample : data.samples) found[data.path(sample.node)] += sample.numbers.at("count");
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(data.names["lost"], p.lost);
   }
 }
 
-TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
-  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
-  const auto p = testing::synthetic_profile({.samples = 4000, .stacks = 3000, .depth = 40});
-  const auto data_of = [&](std::size_t max_nodes) { return page_data_of(p, max_nodes); };
-  const auto whole = data_of(1'000'000);
-  EXPECT_EQ(whole["left_out"]["nodes"], 0);
-  EXPECT_EQ(whole["nodes"]["total"][0], totals_of(p).samples);
-  std::uint64_t self = 0;
-  for (const auto& n : whole["nodes"]["self"]) self += n.get<std::uint64_t>();
-  EXPECT_EQ(self, totals_of(p).samples);
-
-  const auto pruned = data_of(500);
-  const std::size_t drawn = pruned["nodes"]["frame"].size();
-  EXPECT_LE(drawn, 500u);
-  EXPECT_EQ(pruned["left_out"]["nodes"].get<std::size_t>() + drawn, whole["nodes"]["frame"].size());
-  EXPECT_EQ(pruned["nodes"]["total"][0], totals_of(p).samples);
-  for (std::size_t i = 1; i < drawn; ++i) {  // preorder, every parent before its child and at least as heavy
-    const auto up = pruned["nodes"]["up"][i].get<std::size_t>();
-    ASSERT_GE(up, 1u);
-    ASSERT_LE(up, i);
-    EXPECT_GE(pruned["nodes"]["total"][i - up], pruned["nodes"]["total"][i]);
-    EXPECT_LT(pruned["nodes"]["frame"][i].get<std::size_t>(), pruned["frames"].size());
+TEST(Html, SamplesKnowProcessLineModuleAndEnd) {
+  const auto p = testing::synthetic_profile({.samples = 500, .truncated = 0.2});
+  const auto data = test::page_data(page_of(p));
+  std::map<std::string, std::uint64_t> expected, found;
+  for (const auto& sample : p.samples) {
+    const auto& innermost = p.locations[sample.locations.front()];
+    expected["pid " + std::to_string(sample.pid)] += sample.count;
+    expected[p.modules[innermost.module].path] += sample.count;
+    expected["line " + std::to_string(innermost.lines.empty() ? 0 : innermost.lines.front().line)] += sample.count;
+    expected[profile::end_text(sample.end)] += sample.count;
+    expected[profile::certainty_text(sample.certainty)] += sample.count;
   }
-}
-
-// However few callers are drawn, what each of these boxes counts is of the whole profile: functions of little time each
-// may be most of it together.
-TEST(Html, CallersCountEverything) {
-  const auto p = testing::synthetic_profile({.samples = 4000, .functions = 2000, .stacks = 3000, .depth = 40});
-  Frames frames(p);
-  const CallTree tree(p, frames);
-  const auto check = [&](std::size_t max_nodes) {
-    const PageTree callers = callers_page_tree(tree, max_nodes);
-    EXPECT_LE(callers.nodes.size(), max_nodes);
-    std::uint64_t first_level = 0;
-    std::vector<std::uint64_t> of_children(callers.nodes.size());
-    for (std::size_t i = 1; i < callers.nodes.size(); ++i) {
-      const PageNode& node = callers.nodes[i];
-      EXPECT_LT(node.parent, i);
-      EXPECT_GE(node.total, 1u);
-      of_children[node.parent] += node.total;
-      if (node.parent != 0) continue;
-      EXPECT_EQ(node.total, tree.functions()[node.frame].self) << frames[node.frame].name;
-      first_level += node.total;
-    }
-    for (std::size_t i = 0; i < callers.nodes.size(); ++i) EXPECT_LE(of_children[i], callers.nodes[i].total);
-    return first_level;
-  };
-  EXPECT_EQ(check(1'000'000), totals_of(p).samples);
-  // Few boxes of the call tree reach that far down: these know all the same what the functions have.
-  std::uint64_t drawn_self = 0;
-  for (const PageNode& node : call_page_tree(tree, 500).nodes) drawn_self += node.self;
-  EXPECT_GT(check(500), 2 * drawn_self);
-  EXPECT_EQ(check(10'000), totals_of(p).samples) << "functions come before callers";
+  for (const auto& sample : data.samples) {
+    const auto number = [&](const char* column) { return sample.numbers.at(column); };
+    const std::string process = data.names["processes"][number("process")];
+    found[process.substr(process.find("pid "), process.size() - process.find("pid ") - 1)] += number("count");
+    found[data.names["modules"][number("module") - 1]["path"]] += number("count");
+    found["line " + std::to_string(number("line"))] += number("count");
+    found[data.names["ends"][number("end")][0]] += number("count");
+    found[data.names["certainties"][number("certainty")]] += number("count");
+  }
+  EXPECT_EQ(found, expected);
 }
 
 // Nothing is lost in a profile as large as they come.

@@ -1,5 +1,5 @@
-// Recordings of perf, made up here: of call chains, of several events, compressed, as streams; and one of this program's
-// own stack, which is unwound.
+// Recordings of perf, made up here: of call chains, of several events, compressed, as streams; and one of this
+// program's own stack, which is unwound.
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
 #include <ucontext.h>
@@ -59,7 +59,8 @@ Bytes mmap2(std::uint32_t pid, std::uint64_t begin, std::uint64_t size, std::uin
                     trailer(pid, time));
 }
 Bytes comm(std::uint32_t pid, std::string_view name, std::uint64_t time = 0, bool exec = false) {
-  return record(PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0, packed(pid, pid) + padded(name) + trailer(pid, time));
+  return record(PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0,
+                packed(pid, pid) + padded(name) + trailer(pid, time));
 }
 Bytes sample(std::uint32_t pid, std::uint64_t time, std::uint64_t id, std::vector<std::uint64_t> chain,
              std::uint64_t period = 10, std::uint16_t misc = PERF_RECORD_MISC_USER) {
@@ -68,7 +69,8 @@ Bytes sample(std::uint32_t pid, std::uint64_t time, std::uint64_t id, std::vecto
   for (const std::uint64_t address : chain) content += packed(address);
   return record(PERF_RECORD_SAMPLE, misc, content);
 }
-constexpr auto kUser = static_cast<std::uint64_t>(PERF_CONTEXT_USER), kKernel = static_cast<std::uint64_t>(PERF_CONTEXT_KERNEL);
+constexpr auto kUser = static_cast<std::uint64_t>(PERF_CONTEXT_USER),
+               kKernel = static_cast<std::uint64_t>(PERF_CONTEXT_KERNEL);
 
 struct MadeEvent {
   perf_event_attr attr;
@@ -90,8 +92,8 @@ Bytes file_of(const std::vector<MadeEvent>& events, const Bytes& data) {
   const Bytes machine = packed(16u) + Bytes("x86_64\0\0\0\0\0\0\0\0\0\0", 16);
 #endif
   Bytes file = "PERFILE2" + packed(header, attr_size, attrs, std::uint64_t{attr_bytes.size()}, data_at,
-                                   std::uint64_t{data.size()}, std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{1} << 6,
-                                   std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{0});
+                                   std::uint64_t{data.size()}, std::uint64_t{0}, std::uint64_t{0},
+                                   std::uint64_t{1} << 6, std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{0});
   file += id_bytes + attr_bytes + data;
   const std::uint64_t feature_at = file.size() + 16;
   return file + packed(feature_at, std::uint64_t{machine.size()}) + machine;
@@ -102,7 +104,8 @@ Bytes stream_of(const std::vector<MadeEvent>& events, const Bytes& data) {
   return file + data;
 }
 Expected<PerfProfile> read(const Bytes& bytes, const Limits& limits = {}, bool open = false) {
-  return read_perf_data(ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()), limits, {.open = open});
+  return read_perf_data(ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()), limits,
+                        {.open = open});
 }
 
 // "app: /bin/x+0x12 [kernel]+0x34", innermost first.
@@ -125,10 +128,10 @@ std::vector<std::string> stacks_of(const profile::Profile& profile) {
 using Stacks = std::vector<std::string>;
 
 const std::vector<MadeEvent> kClock = {{attr_of(PERF_COUNT_SW_CPU_CLOCK), 7}};
-const Bytes kRecords = comm(5, "app") + mmap2(5, 0x10000, 0x1000, 0x2000, "/bin/x") +
-                       sample(5, 3, 7, {kUser, 0x10010, 0x10021}) + sample(5, 1, 7, {kUser, 0x10010, 0x10021}) +
-                       sample(5, 2, 7, {kKernel, 0xffffffff81000010, 0xffffffff81000020, kUser, 0x10010}, 10,
-                              PERF_RECORD_MISC_KERNEL);
+const Bytes kRecords =
+    comm(5, "app") + mmap2(5, 0x10000, 0x1000, 0x2000, "/bin/x") + sample(5, 3, 7, {kUser, 0x10010, 0x10021}) +
+    sample(5, 1, 7, {kUser, 0x10010, 0x10021}) +
+    sample(5, 2, 7, {kKernel, 0xffffffff81000010, 0xffffffff81000020, kUser, 0x10010}, 10, PERF_RECORD_MISC_KERNEL);
 const Stacks kExpected = {"app: /bin/x+2010 /bin/x+2020 x2",
                           "app: [kernel]+ffffffff81000010 [kernel]+ffffffff8100001f /bin/x+2010 x1"};
 
@@ -150,7 +153,8 @@ TEST(PerfData, StreamsAndCompressedRecordsAreTheSame) {
   EXPECT_EQ(stacks_of(stream->profile), kExpected);
   // One zstd stream in two records, the second of which begins within a record.
   Bytes packed_records(ZSTD_compressBound(kRecords.size()), '\0');
-  packed_records.resize(ZSTD_compress(packed_records.data(), packed_records.size(), kRecords.data(), kRecords.size(), 1));
+  packed_records.resize(
+      ZSTD_compress(packed_records.data(), packed_records.size(), kRecords.data(), kRecords.size(), 1));
   const std::size_t half = packed_records.size() / 2;
   const Bytes data = record(81, 0, packed_records.substr(0, half)) + record(81, 0, packed_records.substr(half));
   const auto compressed = read(file_of(kClock, data));
@@ -162,8 +166,10 @@ TEST(PerfData, StreamsAndCompressedRecordsAreTheSame) {
 }
 
 TEST(PerfData, SeveralEventsStayApart) {
-  const std::vector<MadeEvent> events = {{attr_of(PERF_COUNT_SW_CPU_CLOCK), 7}, {attr_of(PERF_COUNT_SW_PAGE_FAULTS), 8}};
-  const auto perf = read(file_of(events, comm(5, "app") + sample(5, 1, 8, {kUser, 0x10}, 3) + sample(5, 2, 7, {kUser, 0x10})));
+  const std::vector<MadeEvent> events = {{attr_of(PERF_COUNT_SW_CPU_CLOCK), 7},
+                                         {attr_of(PERF_COUNT_SW_PAGE_FAULTS), 8}};
+  const auto perf =
+      read(file_of(events, comm(5, "app") + sample(5, 1, 8, {kUser, 0x10}, 3) + sample(5, 2, 7, {kUser, 0x10})));
   ASSERT_TRUE(perf) << perf.error().text();
   ASSERT_EQ(perf->profile.events.size(), 2u);
   EXPECT_EQ(perf->profile.events[0].unit, "count");
@@ -183,12 +189,15 @@ TEST(PerfData, MappingsAreThoseOfTheTime) {
 }
 
 TEST(PerfData, TheProcessorsCallStackComesBeforeTheChain) {
-  perf_event_attr attr = attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_BRANCH_STACK);
+  perf_event_attr attr = attr_of(PERF_COUNT_SW_CPU_CLOCK,
+                                 PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_BRANCH_STACK);
   attr.branch_sample_type = PERF_SAMPLE_BRANCH_USER | PERF_SAMPLE_BRANCH_CALL_STACK;
-  const Bytes content = packed(std::uint64_t{0x10010}, 5u, 5u, std::uint64_t{2}, kUser, std::uint64_t{0x10010}, std::uint64_t{2},
-                               std::uint64_t{0x10100}, std::uint64_t{0x10000}, std::uint64_t{0}, std::uint64_t{0x10200},
-                               std::uint64_t{0x100f0}, std::uint64_t{0});
-  const Bytes map = record(PERF_RECORD_MMAP, PERF_RECORD_MISC_USER, packed(5u, 5u, std::uint64_t{0x10000}, std::uint64_t{0x1000}, std::uint64_t{0}) + padded("/bin/x") + packed(5u, 5u));
+  const Bytes content = packed(std::uint64_t{0x10010}, 5u, 5u, std::uint64_t{2}, kUser, std::uint64_t{0x10010},
+                               std::uint64_t{2}, std::uint64_t{0x10100}, std::uint64_t{0x10000}, std::uint64_t{0},
+                               std::uint64_t{0x10200}, std::uint64_t{0x100f0}, std::uint64_t{0});
+  const Bytes map = record(PERF_RECORD_MMAP, PERF_RECORD_MISC_USER,
+                           packed(5u, 5u, std::uint64_t{0x10000}, std::uint64_t{0x1000}, std::uint64_t{0}) +
+                               padded("/bin/x") + packed(5u, 5u));
   const auto perf = read(file_of({{attr, 7}}, map + record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, content)));
   ASSERT_TRUE(perf) << perf.error().text();
   EXPECT_EQ(stacks_of(perf->profile), (Stacks{"?: /bin/x+10 /bin/x+100 /bin/x+200 x0"}));
@@ -236,13 +245,15 @@ __attribute__((noinline)) void import_outer(Here& to, int depth) {
 TEST(PerfData, CopiesOfStacksAreUnwound) {
   Here here;
   import_outer(here, 3);
-  perf_event_attr attr = attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN |
-                                                              PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER);
+  perf_event_attr attr =
+      attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN |
+                                           PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER);
   attr.sample_regs_user = 0xff0fff;
   attr.exclude_callchain_user = 1;
   const auto& gregs = here.context.uc_mcontext.gregs;
   const int order[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_RIP};
-  Bytes content = packed(static_cast<std::uint64_t>(gregs[REG_RIP]), 5u, 5u, std::uint64_t{9}, std::uint64_t{0}, std::uint64_t{2});
+  Bytes content =
+      packed(static_cast<std::uint64_t>(gregs[REG_RIP]), 5u, 5u, std::uint64_t{9}, std::uint64_t{0}, std::uint64_t{2});
   for (const int reg : order) content += packed(static_cast<std::uint64_t>(gregs[reg]));
   content += packed(std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{0});  // flags, cs, ss
   for (int reg = REG_R8; reg <= REG_R15; ++reg) content += packed(static_cast<std::uint64_t>(gregs[reg]));

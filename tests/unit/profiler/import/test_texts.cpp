@@ -118,7 +118,8 @@ TEST(Json, DamagedTextsNameTheirPlace) {
 }
 
 TEST(Json, ValuesAreReadInPlace) {
-  const auto root = JsonValue::parse(R"( { "a" : [ 1 , -2.5e1 , null ] , "b" : "x\"\u00e9\ud83d\ude00\n" , "c":{}, "a": 7 } )");
+  const auto root =
+      JsonValue::parse(R"( { "a" : [ 1 , -2.5e1 , null ] , "b" : "x\"\u00e9\ud83d\ude00\n" , "c":{}, "a": 7 } )");
   ASSERT_TRUE(root);
   std::vector<double> numbers;
   (*root)["a"].for_each([&](const JsonValue& value) {
@@ -141,7 +142,8 @@ constexpr const char* kSpeedscope = R"({"$schema":"https://www.speedscope.app/fi
 TEST(Speedscope, SampledAndEventedProfilesAreThreads) {
   const auto read = read_speedscope(kSpeedscope);
   ASSERT_TRUE(read) << read.error().text();
-  EXPECT_EQ(paths_of(*read), (Paths{"worker;a;b 1 1500000", "worker;a 1 1000000", "main;a 2 6000000", "main;a;b 1 3000000"}));
+  EXPECT_EQ(paths_of(*read),
+            (Paths{"worker;a;b 1 1500000", "worker;a 1 1000000", "main;a 2 6000000", "main;a;b 1 3000000"}));
   EXPECT_EQ(read->functions[0].file, "a.c");
 }
 

@@ -1,0 +1,67 @@
+#include "cli/annotate.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/say.h"
+#include "profiler/annotate/annotation.h"
+#include "profiler/annotate/annotation_output.h"
+
+namespace windlass::cli {
+
+void add_annotate_options(CLI::App& command, AnnotateArguments& to) {
+  command
+      .add_option("--annotate", to.function,
+                  "shares of this function's source lines and instructions; a name, or a part of one; with --json, too")
+      ->type_name("FUNCTION");
+  command
+      .add_option("--source-map", to.source_maps,
+                  "source files whose path begins with FROM are below TO here; again for several")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const std::size_t mark = text.find('=');
+            return mark == text.npos || mark == 0 ? "no FROM=TO: " + text : std::string();
+          },
+          "", ""))
+      ->type_name("FROM=TO");
+}
+
+bool find_function(const profile::Profile& profile, std::string_view subject, profile::ValueType value,
+                   std::string& function) {
+  constexpr std::size_t kMost = 10;
+  const auto found = annotate::functions_named(profile, value, function);
+  if (found.size() == 1) {
+    function = found.front().first;
+    return true;
+  }
+  if (found.empty()) {
+    say("windlass: {}: no sample has a function {}. Way out: --functions 100 lists the functions that samples have\n",
+        subject, function);
+    return false;
+  }
+  say("windlass: {}: {} functions fit {}. Way out: name one of them in full\n", subject, found.size(), function);
+  for (std::size_t i = 0; i < std::min(found.size(), kMost); ++i) say("  {}\n", found[i].first);
+  if (found.size() > kMost) say("  and {} more\n", found.size() - kMost);
+  return false;
+}
+
+Expected<void> write_annotated(const profile::Profile& profile, profile::ValueType value,
+                               const AnnotateArguments& arguments, const PdbSearch& pdb, const AnnotateForm& form,
+                               TextWriter& out) {
+  annotate::SourceText::Moves moves;
+  for (const std::string& map : arguments.source_maps) {
+    const std::size_t mark = map.find('=');
+    moves.emplace_back(map.substr(0, mark), map.substr(mark + 1));
+  }
+  annotate::SourceText source(std::move(moves));
+  annotate::AnnotateOptions options;
+  options.symbols.pdb_files = pdb.files;
+  options.symbols.symbol_path = pdb.symbol_path;
+  const annotate::Annotation annotation = annotate::annotate(profile, value, arguments.function, options);
+  if (form.json) return annotate::write_annotation_json(profile, value, annotation, source, out);
+  return annotate::write_annotation(profile, value, annotation, source, out,
+                                    {.width = form.width, .colour = form.colour});
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,265 @@
+#include "profiler/annotate/annotation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "profiler/annotate/function_code.h"
+#include "profiler/export/shorten_name.h"
+
+namespace windlass::annotate {
+
+namespace {
+
+using profile::kNone;
+
+// Adds a sample's weight once to each of the sums that it meets. The sums stay where they are.
+class OnceASample {
+ public:
+  void next() { ++sample_; }
+  void add(std::uint64_t& sum, std::uint64_t weight) {
+    if (std::exchange(last_[&sum], sample_) != sample_) sum += weight;
+  }
+
+ private:
+  std::uint64_t sample_ = 0;
+  std::unordered_map<const std::uint64_t*, std::uint64_t> last_;
+};
+
+// Where the function stands among the lines of a location.
+struct Site {
+  std::uint32_t level = kNone;  // 0: innermost; kNone: nowhere
+  [[nodiscard]] bool here() const { return level != kNone; }
+};
+
+std::vector<bool> functions_of(const profile::Profile& profile, const std::string& name) {
+  std::vector<bool> wanted(profile.functions.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = profile.functions[i].name == name;
+  return wanted;
+}
+
+Site site_of(const profile::Location& location, const std::vector<bool>& wanted) {
+  for (std::uint32_t level = 0; level < location.lines.size(); ++level) {
+    const std::uint32_t function = location.lines[level].function;
+    if (function < wanted.size() && wanted[function]) return {level};
+  }
+  return {};
+}
+
+class Annotator {
+ public:
+  Annotator(const profile::Profile& profile, profile::ValueType type, const std::string& function,
+            const AnnotateOptions& options)
+      : profile_(profile), type_(type), options_(options), wanted_(functions_of(profile, function)) {
+    result_.function = function;
+    for (const profile::Location& location : profile.locations) sites_.push_back(site_of(location, wanted_));
+    at_.resize(profile.locations.size());
+  }
+
+  Annotation run() {
+    for (const profile::Sample& sample : profile_.samples) add(sample);
+    for (auto& [path, lines] : files_) add_file(path, lines);
+    std::ranges::stable_sort(result_.files, std::ranges::greater(), [](const SourceFile& file) {
+      std::uint64_t sum = 0;
+      for (const SourceLine& line : file.lines) sum += line.weight.total;
+      return sum;
+    });
+    add_code();
+    return std::move(result_);
+  }
+
+ private:
+  struct Line {
+    Weight weight;
+    std::map<std::string, std::uint64_t> inlined;
+  };
+
+  void add(const profile::Sample& sample) {
+    const std::uint64_t weight = weight_of(profile_, sample, type_);
+    if (weight == 0) return;
+    result_.all += weight;
+    once_.next();
+    for (std::size_t i = 0; i < sample.locations.size(); ++i) {
+      const std::uint32_t at = sample.locations[i];
+      if (!sites_[at].here()) continue;
+      const bool ends_here = i == 0;
+      once_.add(result_.weight.total, weight);
+      if (ends_here && sites_[at].level == 0) result_.weight.self += weight;
+      if (ends_here) at_[at].self += weight;
+      once_.add(at_[at].total, weight);
+      add_line(profile_.locations[at], sites_[at].level, ends_here, weight);
+    }
+  }
+
+  void add_line(const profile::Location& location, std::uint32_t level, bool ends_here, std::uint64_t weight) {
+    const profile::Line& of = location.lines[level];
+    Line& line = files_[profile_.functions[of.function].file][of.line];
+    if (ends_here && level == 0) line.weight.self += weight;
+    once_.add(line.weight.total, weight);
+    if (level == 0) return;
+    const std::uint32_t callee = location.lines[level - 1].function;
+    if (callee < profile_.functions.size()) once_.add(line.inlined[profile_.functions[callee].name], weight);
+  }
+
+  void add_file(const std::string& path, const std::map<std::uint32_t, Line>& lines) {
+    SourceFile file{.path = path, .lines = {}};
+    for (const auto& [number, line] : lines) {
+      SourceLine& to = file.lines.emplace_back(SourceLine{.line = number, .weight = line.weight});
+      to.inlined.assign(line.inlined.begin(), line.inlined.end());
+      std::ranges::stable_sort(to.inlined, std::ranges::greater(), &std::pair<std::string, std::uint64_t>::second);
+    }
+    result_.files.push_back(std::move(file));
+  }
+
+  // ---- machine code ----
+
+  // What of the machine code at an address samples have met.
+  struct Part {
+    FunctionCode code;
+    Weight weight;
+    std::vector<std::uint32_t> locations;
+  };
+
+  void add_code() {
+    std::map<std::uint32_t, std::optional<CodeFile>> modules;
+    std::map<std::pair<std::uint32_t, std::uint64_t>, Part> parts;
+    for (std::uint32_t i = 0; i < sites_.size(); ++i) {
+      if (at_[i].total == 0) continue;
+      const profile::Location& location = profile_.locations[i];
+      const auto code = location.interpreted ? std::nullopt : code_at(location, modules);
+      Weight& sum = code ? parts.try_emplace({location.module, code->begin}, Part{*code, {}, {}}).first->second.weight
+                         : result_.without_code;
+      sum.self += at_[i].self;
+      sum.total += at_[i].total;
+      if (code) parts[{location.module, code->begin}].locations.push_back(i);
+    }
+    std::vector<std::pair<std::uint32_t, const Part*>> order;
+    for (auto& [key, part] : parts) {
+      std::ranges::sort(part.locations, {}, [&](std::uint32_t at) { return profile_.locations[at].address; });
+      order.emplace_back(key.first, &part);
+    }
+    std::ranges::stable_sort(order, std::ranges::greater(), [](const auto& part) { return part.second->weight.total; });
+    for (const auto& [module, part] : order) {
+      if (result_.parts.size() < options_.parts)
+        add_part(module, *part);
+      else
+        ++result_.more_parts;
+    }
+  }
+
+  std::optional<FunctionCode> code_at(const profile::Location& location,
+                                      std::map<std::uint32_t, std::optional<CodeFile>>& modules) const {
+    if (location.module >= profile_.modules.size()) return std::nullopt;
+    const profile::Module& module = profile_.modules[location.module];
+    if (module.is_kernel || module.pid != 0) return std::nullopt;
+    const auto [entry, is_new] = modules.try_emplace(location.module);
+    if (is_new) entry->second = CodeFile::open(module);
+    return entry->second ? entry->second->function_at(location.address) : std::nullopt;
+  }
+
+  void add_part(std::uint32_t module, const Part& part) {
+    const std::vector<Instruction> instructions = disassemble(part.code.architecture, part.code.begin, part.code.bytes);
+    profile::Profile named;
+    named.modules.push_back(profile_.modules[module]);
+    for (const Instruction& instruction : instructions)
+      named.locations.push_back({.module = 0, .address = instruction.address});
+    (void)symbols::symbolize(named, options_.symbols);
+    const std::vector<bool> wanted = functions_of(named, result_.function);
+    CodePart to{
+        .module = module, .function = {}, .weight = part.weight, .architecture = part.code.architecture, .lines = {}};
+    auto sampled = part.locations.begin();  // ascending by address
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const profile::Location& location = named.locations[i];
+      if (to.function.empty() && !location.lines.empty())
+        to.function = named.functions[location.lines.back().function].name;
+      CodeLine line{.instruction = instructions[i], .bytes = {}};
+      const std::uint64_t end = instructions[i].address + instructions[i].size;
+      for (; sampled != part.locations.end() && profile_.locations[*sampled].address < end; ++sampled) {
+        line.weight.self += at_[*sampled].self;
+        line.weight.total += at_[*sampled].total;
+      }
+      const Site site = site_of(location, wanted);
+      if (!site.here() && line.weight.total == 0 && !is_all_of(location)) continue;
+      if (site.here()) add_origin(named, location, site.level, line);
+      const std::byte* const code = part.code.bytes.data() + (instructions[i].address - part.code.begin);
+      for (std::uint32_t byte = 0; byte < instructions[i].size; ++byte)
+        line.bytes += fmt::format("{:02x}", std::to_integer<unsigned>(code[byte]));
+      to.lines.push_back(std::move(line));
+    }
+    result_.parts.push_back(std::move(to));
+  }
+
+  // Without names, all of the code is shown.
+  static bool is_all_of(const profile::Location& location) { return location.lines.empty(); }
+
+  static void add_origin(const profile::Profile& named, const profile::Location& location, std::uint32_t level,
+                         CodeLine& to) {
+    const profile::Line& line = location.lines[level];
+    to.file = named.functions[line.function].file;
+    to.line = line.line;
+    for (std::uint32_t i = level; i-- > 0;) to.inlined.push_back(named.functions[location.lines[i].function].name);
+  }
+
+  const profile::Profile& profile_;
+  const profile::ValueType type_;
+  const AnnotateOptions& options_;
+  const std::vector<bool> wanted_;
+  std::vector<Site> sites_;  // of each location
+  std::vector<Weight> at_;   // of each location that has the function
+  std::map<std::string, std::map<std::uint32_t, Line>> files_;
+  OnceASample once_;
+  Annotation result_;
+};
+
+}  // namespace
+
+std::vector<std::pair<std::string, Weight>> functions_named(const profile::Profile& profile, profile::ValueType type,
+                                                            std::string_view text) {
+  // By how well the name fits; equal names are one function.
+  std::map<std::string, std::uint32_t> fitting[3];
+  const auto fit = [&](std::string_view name) {
+    if (name == text) return 0;
+    if (name.substr(0, exporter::length_without_parameters(name)) == text) return 1;
+    return name.find(text) != name.npos ? 2 : 3;
+  };
+  for (const profile::Function& function : profile.functions)
+    if (const int how = fit(function.name); how < 3) fitting[how].try_emplace(function.name, 0);
+  for (auto& names : fitting) {
+    if (names.empty()) continue;
+    std::vector<std::pair<std::string, Weight>> found;
+    for (auto& [name, index] : names) {
+      index = static_cast<std::uint32_t>(found.size());
+      found.emplace_back(name, Weight{});
+    }
+    std::vector<std::uint32_t> of_function(profile.functions.size(), kNone);
+    for (std::size_t i = 0; i < of_function.size(); ++i)
+      if (const auto entry = names.find(profile.functions[i].name); entry != names.end())
+        of_function[i] = entry->second;
+    OnceASample once;
+    for (const profile::Sample& sample : profile.samples) {
+      const std::uint64_t weight = weight_of(profile, sample, type);
+      once.next();
+      for (std::size_t i = 0; i < sample.locations.size(); ++i)
+        for (std::size_t level = 0; const profile::Line& line : profile.locations[sample.locations[i]].lines) {
+          const bool ends_here = i == 0 && level++ == 0;
+          if (line.function >= of_function.size() || of_function[line.function] == kNone) continue;
+          Weight& to = found[of_function[line.function]].second;
+          if (ends_here) to.self += weight;
+          once.add(to.total, weight);
+        }
+    }
+    std::ranges::stable_sort(found, std::ranges::greater(), [](const auto& one) { return one.second.total; });
+    std::erase_if(found, [](const auto& one) { return one.second.total == 0; });
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+Annotation annotate(const profile::Profile& profile, profile::ValueType type, const std::string& function,
+                    const AnnotateOptions& options) {
+  return Annotator(profile, type, function, options).run();
+}
+
+}  // namespace windlass::annotate

@@ -1,0 +1,184 @@
+#include "profiler/export/diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "base/shown.h"
+#include "profiler/export/call_tree.h"
+#include "profiler/export/csv.h"
+#include "profiler/export/folded.h"
+#include "profiler/export/significance.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+struct Sums {
+  std::uint64_t sum = 0, samples = 0;
+  double squares = 0;
+  void add(std::uint64_t weight, std::uint64_t count, double weight_squares) {
+    sum += weight;
+    samples += count;
+    squares += weight_squares;
+  }
+};
+struct FunctionSums {
+  Sums self, total;
+};
+
+// Of each frame.
+std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type) {
+  std::vector<FunctionSums> sums(frames.size());
+  std::vector<std::size_t> last(frames.size(), ~std::size_t{0});
+  std::vector<std::uint32_t> path;
+  for (std::size_t i = 0; i < profile.samples.size(); ++i) {
+    const profile::Sample& sample = profile.samples[i];
+    const std::uint64_t weight = weight_of(profile, sample, type);
+    if (weight == 0) continue;
+    const std::uint64_t count = std::max<std::uint64_t>(sample.count, 1);
+    const double squares = static_cast<double>(weight) * static_cast<double>(weight) / static_cast<double>(count);
+    frames.path_of(sample, path);
+    sums.resize(frames.size());
+    last.resize(frames.size(), ~std::size_t{0});
+    for (const std::uint32_t frame : path)
+      if (std::exchange(last[frame], i) != i) sums[frame].total.add(weight, count, squares);
+    sums[path.back()].self.add(weight, count, squares);
+  }
+  return sums;
+}
+
+// What both profiles have of a function.
+struct Both {
+  FunctionDifference difference;
+  TwoSums self, total;
+};
+
+void add_side(const profile::Profile& profile, profile::ValueType type, bool is_a,
+              std::map<std::pair<std::string, bool>, Both>& all) {
+  Frames frames(profile);
+  const auto sums = sums_of(profile, frames, type);
+  for (std::uint32_t id = 0; id < frames.size(); ++id) {
+    const Frame& frame = frames[id];
+    if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
+    const bool is_kernel = !frame.modules.empty() && profile.modules[frame.module].is_kernel;
+    Both& both = all[{frame.name, is_kernel}];
+    (is_a ? both.difference.in_a : both.difference.in_b) = true;
+    for (const std::uint32_t module : frame.modules) {
+      auto& modules = both.difference.modules;
+      const std::string& path = profile.modules[module].path;
+      if (std::ranges::find(modules, path) == modules.end()) modules.push_back(path);
+    }
+    const auto add = [&](const Sums& from, FunctionDifference::Numbers& numbers, TwoSums& to) {
+      (is_a ? numbers.a : numbers.b) += from.sum;
+      (is_a ? to.a : to.b) += static_cast<double>(from.sum);
+      (is_a ? to.a_squares : to.b_squares) += from.squares;
+      to.samples += from.samples;
+    };
+    add(sums[id].self, both.difference.self, both.self);
+    add(sums[id].total, both.difference.total, both.total);
+  }
+}
+
+double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise normalise) {
+  if (normalise == Normalise::kSamples) return static_cast<double>(sum);
+  return normalise == Normalise::kTime ? static_cast<double>(profile.duration_ns) / 1e9 : 1;
+}
+
+auto rank_of(const FunctionDifference& one) {
+  const int group = one.self.differs ? 0 : one.total.differs ? 1 : 2;
+  return std::tuple(group, -std::abs(group == 1 ? one.total.difference : one.self.difference),
+                    -std::abs(one.total.difference), std::string_view(one.name));
+}
+
+}  // namespace
+
+Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::ValueType type_of_a,
+                                          const profile::Profile& b, profile::ValueType type_of_b,
+                                          Normalise normalise) {
+  ProfileDifference result{.normalise = normalise,
+                           .value = name_of(a, type_of_a),
+                           .unit = unit_of(a, type_of_a),
+                           .a = {.type = type_of_a, .sum = totals_of(a, type_of_a).samples},
+                           .b = {.type = type_of_b, .sum = totals_of(b, type_of_b).samples},
+                           .functions = {}};
+  if (result.a.sum == 0 || result.b.sum == 0)
+    return fail(ErrorCode::kUnsupported, "a profile without samples cannot be compared", 0);
+  if (normalise == Normalise::kTime && (a.duration_ns == 0 || b.duration_ns == 0))
+    return fail(ErrorCode::kUnsupported, "a profile that does not say how long it took has no values a second", 0);
+  result.a.divisor = divisor_of(a, result.a.sum, normalise);
+  result.b.divisor = divisor_of(b, result.b.sum, normalise);
+  std::map<std::pair<std::string, bool>, Both> all;
+  add_side(a, type_of_a, true, all);
+  add_side(b, type_of_b, false, all);
+  std::vector<TwoSums> sums;
+  for (const auto& [key, both] : all) {
+    sums.push_back(both.self);
+    sums.push_back(both.total);
+  }
+  const auto found = significance_of(
+      sums, {.a = result.a.divisor, .b = result.b.divisor, .are_totals = normalise == Normalise::kSamples});
+  result.tests = found.tests;
+  result.noise = found.noise;
+  std::size_t at = 0;
+  for (auto& [key, both] : all) {
+    both.difference.name = key.first;
+    for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
+      numbers->difference =
+          static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;
+      numbers->p = found.p[at];
+      numbers->differs = found.differs[at++];
+    }
+    result.differing += both.difference.self.differs || both.difference.total.differs;
+    result.functions.push_back(std::move(both.difference));
+  }
+  std::ranges::sort(result.functions, {}, rank_of);
+  return result;
+}
+
+Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& out) {
+  out.text(
+      "function,module,in,unit,self_a,self_b,self_difference,self_p,self_differs,"
+      "total_a,total_b,total_difference,total_p,total_differs\n");
+  for (const FunctionDifference& one : difference.functions) {
+    out.text(fmt::format("{},{},{},{}", csv_cell(one.name), one.modules.empty() ? "" : csv_cell(one.modules.front()),
+                         !one.in_b   ? "a"
+                         : !one.in_a ? "b"
+                                     : "both",
+                         csv_cell(difference.unit)));
+    for (const auto& numbers : {one.self, one.total})
+      out.text(fmt::format(",{},{},{:.6f},{:.6f},{}", numbers.a, numbers.b, numbers.difference, numbers.p,
+                           numbers.differs ? 1 : 0));
+    out.text("\n");
+  }
+  return out.finish();
+}
+
+Expected<void> write_diff_folded(const ProfileDifference& difference, const profile::Profile& a,
+                                 const profile::Profile& b, TextWriter& out) {
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> stacks;
+  const auto add = [&](const profile::Profile& profile, profile::ValueType type, bool is_a) {
+    std::string text;
+    TextWriter to(&text);
+    static_cast<void>(write_folded(profile, to, type));
+    std::istringstream lines(std::move(text));
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t space = line.rfind(' ');
+      auto& counts = stacks[line.substr(0, space)];
+      (is_a ? counts.first : counts.second) += std::stoull(line.substr(space + 1));
+    }
+  };
+  add(a, difference.a.type, true);
+  add(b, difference.b.type, false);
+  for (const auto& [stack, counts] : stacks) {
+    const double as_b = static_cast<double>(counts.first) / difference.a.divisor * difference.b.divisor;
+    out.text(fmt::format("{} {} {}\n", stack, std::llround(as_b), counts.second));
+  }
+  return out.finish();
+}
+
+}  // namespace windlass::exporter

@@ -1,0 +1,11 @@
+# cmake -D FOLDER=... -D OUT=... -P join_page.cmake: page.html with its scripts, but for the profile.
+file(READ ${FOLDER}/page.html page)
+file(READ ${FOLDER}/page_table.js calculator)
+set(scripts)
+foreach(name page_text page_draw page)
+  file(READ ${FOLDER}/${name}.js script)
+  string(APPEND scripts "${script}")
+endforeach()
+string(REPLACE "@CALCULATOR@" "${calculator}" page "${page}")
+string(REPLACE "@SCRIPTS@" "${scripts}" page "${page}")
+file(WRITE ${OUT} "${page}")

@@ -1,0 +1,13 @@
+// Several profiles as one.
+#pragma once
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::exporter {
+
+// Adds the samples of `from`. Modules, functions, locations and events that both have stay one. An event has the same
+// name, unit and period. Durations and lost samples add up; the earlier start stays.
+// The result has no times: these count from the start of one recording. What is shown is what `to` shows.
+void merge_into(profile::Profile& to, const profile::Profile& from);
+
+}  // namespace windlass::exporter

@@ -1,0 +1,160 @@
+#include "profiler/export/page_table.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+
+#include "profiler/export/stacks.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+using profile::kNone;
+using profile::Sample;
+
+void put_number(std::string& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to += static_cast<char>(value | 0x80);
+  to += static_cast<char>(value);
+}
+
+// Samples that differ in their counts alone.
+struct PageEntry {
+  std::uint32_t node, process, event, labels, end, certainty, module, line;
+  std::uint64_t count, value;
+  [[nodiscard]] auto key() const { return std::tie(node, process, event, labels, end, certainty, module, line); }
+};
+
+// The distinct stacks in lexicographical order, so that each begins with what it shares with the one before.
+class PageStacks {
+ public:
+  PageStacks(const profile::Profile& profile, Frames& frames) {
+    DistinctStacks distinct(profile, {});
+    of_sample_.reserve(profile.samples.size());
+    for (const Sample& sample : profile.samples) of_sample_.push_back(distinct.add(sample, 1));
+    std::vector<std::uint32_t> path;
+    for (const auto& stack : distinct.stacks()) {
+      frames.path_of(*stack.sample, path);
+      begins_.push_back(pool_.size());
+      pool_.insert(pool_.end(), path.begin(), path.end());
+    }
+    begins_.push_back(pool_.size());
+  }
+
+  // Writes the nodes' columns. Returns how many nodes there are.
+  std::uint32_t write_nodes(PageTable& table, std::size_t frame_count) {
+    std::vector<std::uint32_t> order(begins_.size() - 1);
+    std::iota(order.begin(), order.end(), 0u);
+    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+      return std::ranges::lexicographical_compare(path(a), path(b));
+    });
+    nodes_.resize(order.size());
+    std::vector<std::uint32_t> numbers(frame_count, kNone);
+    std::string frames;
+    std::uint32_t node = 0;
+    std::size_t depth = 0;  // of the last node
+    std::span<const std::uint32_t> before;
+    for (const std::uint32_t stack : order) {
+      const auto now = path(stack);
+      const auto differs = std::ranges::mismatch(before, now).in2;
+      for (auto frame = differs; frame != now.end(); ++frame) {
+        const auto parent_depth = static_cast<std::size_t>(frame - now.begin());
+        put_number(table.bytes, depth - parent_depth);
+        depth = parent_depth + 1;
+        ++node;
+        std::uint32_t& number = numbers[*frame];
+        const auto next = static_cast<std::uint32_t>(table.frames.size());
+        put_number(frames, number == kNone ? 0 : next - number);
+        if (number != kNone) continue;
+        number = next;
+        table.frames.push_back(*frame);
+      }
+      nodes_[stack] = node;  // stacks of different locations can be of the same frames
+      before = now;
+    }
+    table.bytes += frames;
+    return node;
+  }
+  [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return nodes_[of_sample_[sample]]; }
+
+ private:
+  [[nodiscard]] std::span<const std::uint32_t> path(std::uint32_t stack) const {
+    return {pool_.data() + begins_[stack], begins_[stack + 1] - begins_[stack]};
+  }
+  std::vector<std::uint32_t> of_sample_;  // -> distinct stack
+  std::vector<std::uint32_t> pool_;       // the stacks' frames, root first
+  std::vector<std::size_t> begins_;       // of each stack in the pool, then the pool's end
+  std::vector<std::uint32_t> nodes_;      // of each stack: where it ends
+};
+
+std::vector<PageEntry> entries_of(const profile::Profile& profile, const PageStacks& stacks,
+                                  const std::vector<std::uint32_t>& pids, const std::vector<std::uint32_t>& modules) {
+  std::unordered_map<std::uint32_t, std::uint32_t> process_of;
+  for (std::uint32_t i = 0; i < pids.size(); ++i) process_of.emplace(pids[i], i);
+  std::vector<PageEntry> entries;
+  entries.reserve(profile.samples.size());
+  for (std::size_t i = 0; i < profile.samples.size(); ++i) {
+    const Sample& sample = profile.samples[i];
+    static const profile::Location kNothing;
+    const auto& innermost = sample.locations.empty() ? kNothing : profile.locations[sample.locations.front()];
+    entries.push_back({.node = stacks.node_of(i),
+                       .process = process_of.at(sample.pid),
+                       .event = sample.event,
+                       .labels = sample.labels,
+                       .end = sample.end,
+                       .certainty = sample.certainty,
+                       .module = innermost.module < modules.size() ? modules[innermost.module] + 1 : 0,
+                       .line = innermost.lines.empty() ? 0 : innermost.lines.front().line,
+                       .count = sample.count,
+                       .value = profile.events[sample.event].period != 0 ? 0 : sample.value});
+  }
+  std::ranges::sort(entries, {}, &PageEntry::key);
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (entries[kept].key() == entries[i].key()) {
+      entries[kept].count += entries[i].count;
+      entries[kept].value += entries[i].value;
+    } else {
+      entries[++kept] = entries[i];
+    }
+  }
+  if (!entries.empty()) entries.resize(kept + 1);
+  return entries;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> page_modules(const profile::Profile& profile) {
+  std::unordered_map<std::string_view, std::uint32_t> by_name;
+  std::vector<std::uint32_t> numbers;
+  for (const profile::Module& module : profile.modules)
+    numbers.push_back(by_name.try_emplace(module_name(module), by_name.size()).first->second);
+  return numbers;
+}
+
+PageTable page_table(const profile::Profile& profile, Frames& frames, const std::vector<std::uint32_t>& pids,
+                     const std::vector<std::uint32_t>& modules) {
+  PageTable table;
+  PageStacks stacks(profile, frames);
+  const std::uint32_t nodes = stacks.write_nodes(table, frames.size());
+  const std::vector<PageEntry> entries = entries_of(profile, stacks, pids, modules);
+  std::string counts;
+  put_number(counts, nodes);
+  put_number(counts, entries.size());
+  table.bytes.insert(0, counts);
+  std::uint32_t node = 0;
+  for (const PageEntry& entry : entries) {
+    put_number(table.bytes, entry.node - node);
+    node = entry.node;
+  }
+  for (const auto column : {&PageEntry::process, &PageEntry::event, &PageEntry::labels, &PageEntry::end,
+                            &PageEntry::certainty, &PageEntry::module, &PageEntry::line})
+    for (const PageEntry& entry : entries) put_number(table.bytes, entry.*column);
+  for (const auto column : {&PageEntry::count, &PageEntry::value})
+    for (const PageEntry& entry : entries) put_number(table.bytes, entry.*column);
+  return table;
+}
+
+}  // namespace windlass::exporter

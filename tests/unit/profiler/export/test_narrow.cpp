@@ -1,0 +1,166 @@
+// Profiles narrowed, cut and merged, and their functions as comma-separated values.
+#include "profiler/export/narrow.h"
+
+#include <gtest/gtest.h>
+
+#include "profiler/export/call_tree.h"
+#include "profiler/export/csv.h"
+#include "profiler/export/folded.h"
+#include "profiler/export/labels.h"
+#include "profiler/export/merge.h"
+#include "support/events_profile.h"
+#include "support/synthetic_profile.h"
+
+namespace windlass::exporter {
+namespace {
+
+using profile::Profile;
+
+std::string folded(const Profile& p, profile::ValueType type = {0, true}) {
+  std::string text;
+  TextWriter out(&text);
+  EXPECT_TRUE(write_folded(p, out, type).has_value());
+  return text;
+}
+
+// main -> run(int) -> leaf, where outer is inlined into run and inner into outer; main -> run -> run; main -> other in
+// lib.so. Processes 1 ("prog") and 2 ("helper", with a thread "worker").
+Profile calls() {
+  Profile p;
+  p.strings = {"prog", "helper", "worker"};
+  p.events.front().period = 1000;
+  p.modules = {{.path = "/bin/prog"}, {.path = "/lib/lib.so"}};
+  p.functions = {{.name = "main"},  {.name = "run(int)"}, {.name = "outer"},
+                 {.name = "inner"}, {.name = "leaf"},     {.name = "other"}};
+  p.locations = {{0, 0x10, {{0, 1}}}, {0, 0x20, {{3, 4}, {2, 3}, {1, 2}}},  // inner in outer in run
+                 {0, 0x30, {{4, 5}}}, {0, 0x40, {{1, 6}}},
+                 {1, 0x50, {{5, 7}}}, {1, 0x60, {}}};
+  p.samples = {{.locations = {2, 1, 0}, .count = 1, .pid = 1, .tid = 1, .comm = 0},
+               {.locations = {3, 3, 0}, .count = 2, .pid = 1, .tid = 1, .comm = 0},
+               {.locations = {4, 0}, .count = 4, .pid = 2, .tid = 2, .comm = 1},
+               {.locations = {5, 3, 0}, .count = 8, .pid = 2, .tid = 3, .comm = 2}};
+  return p;
+}
+
+std::string narrowed(const Narrowing& wanted) {
+  Profile p = calls();
+  EXPECT_FALSE(narrow(p, wanted).has_value());
+  return folded(p);
+}
+
+TEST(Narrow, ProcessesAndThreads) {
+  EXPECT_EQ(narrowed({.processes = {"1"}}), "prog;main;run(int);run(int) 2\nprog;main;run(int);outer;inner;leaf 1\n");
+  EXPECT_EQ(narrowed({.processes = {"prog"}}), narrowed({.processes = {"1"}}));
+  EXPECT_EQ(narrowed({.processes = {"helper"}, .threads = {"worker"}}), "worker;main;run(int);lib.so+0x60 8\n");
+  EXPECT_EQ(narrowed({.threads = {"3"}}), narrowed({.threads = {"worker"}}));
+  EXPECT_EQ(narrowed({.threads = {"3", "helper"}}), "worker;main;run(int);lib.so+0x60 8\nhelper;main;other 4\n");
+}
+
+TEST(Narrow, ModulesFunctionsAndPatterns) {
+  EXPECT_EQ(narrowed({.modules = {"lib.so"}}), narrowed({.processes = {"2"}}));
+  EXPECT_EQ(narrowed({.modules = {"/lib/lib.so"}}), narrowed({.modules = {"lib.so"}}));
+  EXPECT_EQ(narrowed({.functions = {"outer"}}), "prog;main;run(int);outer;inner;leaf 1\n");
+  EXPECT_EQ(narrowed({.functions = {"run"}}), narrowed({.functions = {"run(int)"}}));
+  EXPECT_EQ(narrowed({.functions = {"outer", "other"}}),
+            "helper;main;other 4\nprog;main;run(int);outer;inner;leaf 1\n");
+  EXPECT_EQ(narrowed({.focus = "^o[a-z]+r$"}), narrowed({.functions = {"outer", "other"}}));
+  EXPECT_EQ(narrowed({.ignore = "run|0x60"}), "helper;main;other 4\n");
+  EXPECT_EQ(narrowed({.focus = "run", .ignore = "leaf|lib"}), "prog;main;run(int);run(int) 2\n");
+}
+
+TEST(Narrow, CutsAtAFunction) {
+  EXPECT_EQ(narrowed({.callers_of = "run"}),
+            "worker;main;run(int) 8\nprog;main;run(int) 1\nprog;main;run(int);run(int) 2\n")
+      << "to the innermost one, also in the middle of inlined calls";
+  EXPECT_EQ(narrowed({.callers_of = "outer"}), "prog;main;run(int);outer 1\n");
+  EXPECT_EQ(narrowed({.callees_of = "outer"}), "prog;outer;inner;leaf 1\n");
+  EXPECT_EQ(narrowed({.callees_of = "run"}),
+            "worker;run(int);lib.so+0x60 8\nprog;run(int);run(int) 2\nprog;run(int);outer;inner;leaf 1\n");
+  EXPECT_EQ(narrowed({.callers_of = "inner", .callees_of = "run"}), "prog;run(int);outer;inner 1\n");
+  EXPECT_EQ(narrowed({.callers_of = "outer", .callees_of = "inner"}), "") << "the first cut takes the second away";
+  EXPECT_EQ(narrowed({.callers_of = "lib.so+0x60"}), "worker;main;run(int);lib.so+0x60 8\n");
+}
+
+TEST(Narrow, SaysWhatIsNotThere) {
+  const auto problem = [](const Narrowing& wanted) {
+    Profile p = calls();
+    const auto found = narrow(p, wanted);
+    return found ? found->text : "none";
+  };
+  EXPECT_EQ(problem({.processes = {"prog", "nosuch"}}), "no sample is of the process nosuch");
+  EXPECT_EQ(problem({.threads = {"9"}}), "no sample is of the thread 9");
+  EXPECT_EQ(problem({.modules = {"nosuch.so"}}), "there is no module nosuch.so");
+  EXPECT_EQ(problem({.functions = {"ru"}}), "there is no function ru");
+  EXPECT_EQ(problem({.callees_of = "inn"}), "there is no function inn");
+  EXPECT_TRUE(problem({.focus = "("}).starts_with("--focus: no regular expression: "));
+  EXPECT_TRUE(problem({.ignore = "["}).starts_with("--ignore: no regular expression: "));
+  EXPECT_EQ(problem({}), "none");
+}
+
+TEST(Narrow, CommentsSayIt) {
+  Profile p = calls();
+  ASSERT_FALSE(narrow(p, {.processes = {"1"}, .modules = {"prog"}, .focus = "run", .callers_of = "run"}).has_value());
+  EXPECT_EQ(p.comments,
+            (std::vector<std::string>{"only process=1", "only module=prog", "focus run", "callers of run"}));
+}
+
+TEST(Merge, AddsUp) {
+  Profile both = calls();
+  merge_into(both, calls());
+  const Profile one = calls();
+  EXPECT_EQ(both.modules.size(), one.modules.size());
+  EXPECT_EQ(both.functions.size(), one.functions.size());
+  EXPECT_EQ(both.locations.size(), one.locations.size());
+  EXPECT_EQ(both.strings, one.strings);
+  EXPECT_EQ(both.events.size(), 1u);
+  EXPECT_EQ(folded(both),
+            "worker;main;run(int);lib.so+0x60 16\nhelper;main;other 8\nprog;main;run(int);run(int) 4\n"
+            "prog;main;run(int);outer;inner;leaf 2\n");
+}
+
+TEST(Merge, KeepsWhatOnlyOneHas) {
+  Profile both = calls();
+  both.start_unix_ns = 500;
+  Profile events = testing::events_profile();
+  events.start_unix_ns = 400;
+  events.lost = 3;
+  events.comments = {"a comment"};
+  merge_into(both, events);
+  EXPECT_EQ(both.events.size(), 3u) << "a period of its own makes another event";
+  EXPECT_EQ(folded(both, {2, false}), folded(testing::events_profile(), {1, false}));
+  EXPECT_EQ(folded(both, {1, true}), folded(testing::events_profile(), {0, true}));
+  EXPECT_EQ(folded(both), folded(calls()));
+  EXPECT_EQ(label_values(both, "reason"), (std::vector<std::string>{"futex", "page fault"}));
+  EXPECT_EQ(both.start_unix_ns, 400u);
+  EXPECT_EQ(both.duration_ns, 1'000'000'000u);
+  EXPECT_EQ(both.lost, 3u);
+  EXPECT_EQ(both.comments, std::vector<std::string>{"a comment"});
+}
+
+TEST(Merge, LargeProfiles) {
+  Profile both = testing::synthetic_profile({}, 1);
+  const Profile other = testing::synthetic_profile({}, 2);
+  const std::uint64_t sum = totals_of(both).samples + totals_of(other).samples;
+  merge_into(both, other);
+  EXPECT_EQ(totals_of(both).samples, sum);
+}
+
+TEST(Csv, IsExactlyThis) {
+  Profile p = calls();
+  p.functions[5] = {.name = "=cmd(\"x\"),\n", .file = "/src/o.c", .start_line = 9};
+  std::string text;
+  TextWriter out(&text);
+  ASSERT_TRUE(write_csv(p, out, {0, true}).has_value());
+  EXPECT_EQ(text,
+            "self,total,unit,function,module,modules,file,line\n"
+            "8,8,count,lib.so+0x60,/lib/lib.so,1,,\n"
+            "4,4,count,\"'=cmd(\"\"x\"\"),\\x0a\",/lib/lib.so,1,/src/o.c,9\n"
+            "2,11,count,run(int),/bin/prog,1,,2\n"
+            "1,1,count,leaf,/bin/prog,1,,5\n"
+            "0,15,count,main,/bin/prog,1,,1\n"
+            "0,1,count,inner,/bin/prog,1,,4\n"
+            "0,1,count,outer,/bin/prog,1,,3\n");
+}
+
+}  // namespace
+}  // namespace windlass::exporter
