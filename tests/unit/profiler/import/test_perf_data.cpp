@@ -200,7 +200,7 @@ TEST(PerfData, TheProcessorsCallStackComesBeforeTheChain) {
                                padded("/bin/x") + packed(5u, 5u));
   const auto perf = read(file_of({{attr, 7}}, map + record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, content)));
   ASSERT_TRUE(perf) << perf.error().text();
-  EXPECT_EQ(stacks_of(perf->profile), (Stacks{"?: /bin/x+10 /bin/x+100 /bin/x+200 x0"}));
+  EXPECT_EQ(stacks_of(perf->profile), (Stacks{"?: /bin/x+10 /bin/x+100 /bin/x+200 x1"}));
 }
 
 TEST(PerfData, DamagedFilesAreErrorsThatNameThePlace) {
