@@ -58,6 +58,7 @@ class FirefoxReader {
       return builder_.has_room();
     });
     const std::string product = meta["product"].string();
+    builder_.edit().ends_known = false;
     if (!product.empty()) builder_.edit().comments.push_back(product);
     if (const auto start = meta["startTime"].number(); start && *start > 0 && *start < 9e12)
       builder_.edit().start_unix_ns = static_cast<std::uint64_t>(*start) * kNanosecondsOfMillisecond;
@@ -153,9 +154,11 @@ class FirefoxReader {
     sample.event = event_of(weight_type);
     std::vector<double> weights;
     column(samples, "weight", weights, [](const JsonValue& value) { return value.number().value_or(0); });
+    const std::vector<double> times = times_of(samples);
     std::size_t number = 0;
     samples["stack"].for_each([&](const JsonValue& value) {
-      const double weight = at(weights, number++, 1.0);
+      const double weight = at(weights, number, 1.0), time = at(times, number, -1.0);
+      ++number;
       if (value.is_null()) return true;
       sample.locations.clear();
       if (!add_stack(tables, value, sample.locations)) return false;
@@ -164,9 +167,21 @@ class FirefoxReader {
       sample.value = static_cast<std::uint64_t>(scaled);
       sample.count = weight_type == "tracing-ms" || weight_type == "bytes" ? 1 : sample.value;
       if (sample.count > 9e18 / static_cast<double>(period_)) return true;
-      builder_.add(sample);
+      builder_.add(sample,
+                   time >= 0 && time < 9e12 ? std::optional(static_cast<std::uint64_t>(time * 1e6)) : std::nullopt);
       return builder_.has_room();
     });
+  }
+  // Milliseconds. Older versions have times, newer ones may have the time since the sample before.
+  std::vector<double> times_of(const JsonValue& samples) {
+    std::vector<double> times;
+    const auto number = [](const JsonValue& value) { return value.number().value_or(0); };
+    column(samples, "time", times, number);
+    if (!times.empty()) return times;
+    column(samples, "timeDeltas", times, number);
+    double now = 0;
+    for (double& time : times) time = now += time;
+    return times;
   }
 
   // A stack is the innermost of its frames, and the stack of its callers. Inlined frames stand before the one that they

@@ -60,6 +60,7 @@ std::optional<Line> parse(std::string_view text) {
 Expected<profile::Profile> read_folded(std::string_view text, const Limits& limits) {
   ProfileBuilder builder(limits);
   std::string_view unit;
+  bool ends_known = false;
   for (std::size_t at = 0; at < text.size() && builder.has_room();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view content = trimmed(text.substr(at, end - at));
@@ -87,6 +88,7 @@ Expected<profile::Profile> read_folded(std::string_view text, const Limits& limi
     std::size_t first = 1;
     if (names.size() > 1)
       if (const auto truncated = end_of(names[1])) {
+        ends_known = true;
         sample.end = *truncated;
         first = 2;
       }
@@ -97,6 +99,7 @@ Expected<profile::Profile> read_folded(std::string_view text, const Limits& limi
     builder.add(sample);
   }
   if (builder.edit().events.empty()) return fail(ErrorCode::kMalformed, "no folded stack in the file", 0);
+  builder.edit().ends_known = ends_known;
   return builder.profile();
 }
 

@@ -42,7 +42,7 @@ class PerfDataReader {
   Expected<PerfProfile> read() {
     for (const PerfRecord& record : file_.records) {
       const bool is_sample = record.bytes.at<PerfHeader>(0)->type == kPerfSample;
-      const auto done = is_sample ? add_sample(record.bytes) : processes_.apply(record.bytes);
+      const auto done = is_sample ? add_sample(record) : processes_.apply(record.bytes);
       if (!done) return Failure(done.error());
       if (is_sample && record.time != 0) {
         if (first_time_ == 0) first_time_ = record.time;
@@ -68,8 +68,8 @@ class PerfDataReader {
                                               : profile::Event{.name = name, .unit = "count", .counted = name});
   }
 
-  Expected<void> add_sample(ByteView record) {
-    const auto parsed = parse_perf_sample(file_, record);
+  Expected<void> add_sample(const PerfRecord& record) {
+    const auto parsed = parse_perf_sample(file_, record.bytes);
     if (!parsed) return Failure(parsed.error());
     const PerfAttr& attr = file_.attrs[parsed->attr];
     profile::Sample& sample = sample_;
@@ -85,7 +85,7 @@ class PerfDataReader {
     if (!name.empty()) sample.comm = builder_.string(name);
     add_kernel(*parsed);
     add_user(*parsed, attr);
-    builder_.add(sample);
+    builder_.add(sample, record.time != 0 ? std::optional(record.time) : std::nullopt);
     return {};
   }
 

@@ -46,9 +46,21 @@ bool is_time(std::string_view word) {
          std::ranges::all_of(word.substr(0, word.size() - 1), [](char c) { return is_digit(c) || c == '.'; });
 }
 
+// Its nanoseconds; nothing where they do not fit.
+std::optional<std::uint64_t> time_of(std::string_view word) {
+  constexpr std::size_t kDigits = 9;
+  const auto point = word.find('.');
+  std::string fraction(word.substr(point + 1, word.size() - point - 2));
+  fraction.resize(kDigits, '0');
+  const auto seconds = number<std::uint32_t>(word.substr(0, point)), rest = number<std::uint32_t>(fraction);
+  if (!seconds || !rest) return std::nullopt;
+  return std::uint64_t{*seconds} * 1'000'000'000 + *rest;
+}
+
 struct Head {
   std::string_view comm;
   std::uint32_t pid = 0, tid = 0;
+  std::optional<std::uint64_t> time;
 };
 
 // "1081", "1081/1082"
@@ -73,6 +85,7 @@ std::optional<Head> parse_head(std::string_view line, std::string_view& rest) {
     std::string_view next = take_word(behind);
     if (next.starts_with('[') && next.ends_with(']')) next = take_word(behind);
     if (!is_time(next)) continue;
+    head.time = time_of(next);
     head.comm = line.substr(0, static_cast<std::size_t>(word.data() - line.data()));
     while (!head.comm.empty() && is_space(head.comm.back())) head.comm.remove_suffix(1);
     rest = behind;
@@ -95,6 +108,7 @@ class PerfScriptReader {
     }
     end_sample();
     if (builder_.edit().events.empty()) return fail(ErrorCode::kMalformed, "no sample of perf script in the file", 0);
+    builder_.edit().ends_known = false;
     return builder_.profile();
   }
 
@@ -120,6 +134,7 @@ class PerfScriptReader {
     if (period) word = take_word(rest);
     if (word.ends_with(':')) word.remove_suffix(1);
     open_ = true;
+    time_ = head->time;
     sample_ = {.pid = head->pid, .tid = head->tid, .comm = builder_.string(head->comm)};
     const bool is_clock = word.starts_with("cpu-clock") || word.starts_with("task-clock");
     sample_.event = event(word.empty() ? "samples" : word, is_clock && period);
@@ -197,7 +212,7 @@ class PerfScriptReader {
     if (!open_) return;
     is_whole_ |= has_frame_;
     end_frame();
-    builder_.add(sample_);
+    builder_.add(sample_, time_);
     open_ = false;
     module_ = kNone;
   }
@@ -205,7 +220,8 @@ class PerfScriptReader {
   std::string_view text_;
   ProfileBuilder builder_;
   std::map<std::string, std::uint32_t, std::less<>> events_;
-  profile::Sample sample_;            // at hand, if `open_`
+  profile::Sample sample_;  // at hand, if `open_`
+  std::optional<std::uint64_t> time_;
   std::vector<profile::Line> lines_;  // of the frame at hand, innermost first
   std::uint64_t address_ = 0;
   std::uint32_t module_ = kNone;

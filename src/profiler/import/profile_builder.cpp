@@ -1,6 +1,7 @@
 #include "profiler/import/profile_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace windlass::importer {
 namespace {
@@ -38,6 +39,7 @@ std::uint32_t ProfileBuilder::module(std::string_view path) {
 }
 
 std::uint32_t ProfileBuilder::add_module(profile::Module module) {
+  module.is_kernel |= module.path.starts_with("[kernel");
   profile_.modules.push_back(std::move(module));
   return static_cast<std::uint32_t>(profile_.modules.size() - 1);
 }
@@ -68,7 +70,7 @@ std::uint32_t ProfileBuilder::location(std::uint32_t module, std::uint64_t addre
 
 std::uint32_t ProfileBuilder::event(profile::Event event) {
   profile_.events.push_back(std::move(event));
-  sums_.push_back(0);
+  added_.emplace_back();
   return static_cast<std::uint32_t>(profile_.events.size() - 1);
 }
 
@@ -78,7 +80,7 @@ std::uint32_t ProfileBuilder::labels(std::string_view key, std::string_view valu
                      [&] { profile_.label_sets.push_back({label}); });
 }
 
-void ProfileBuilder::add(const profile::Sample& sample) {
+void ProfileBuilder::add(const profile::Sample& sample, std::optional<std::uint64_t> at) {
   std::string key =
       bytes_of(sample.event, sample.pid, sample.tid, sample.comm, sample.labels, sample.end, sample.certainty);
   key.append(reinterpret_cast<const char*>(sample.locations.data()), sample.locations.size() * sizeof(std::uint32_t));
@@ -90,15 +92,48 @@ void ProfileBuilder::add(const profile::Sample& sample) {
   profile::Sample& known = profile_.samples[number];
   const profile::Event& event = profile_.events[sample.event];
   const std::uint64_t weight = event.unit == "count" ? sample.count : std::max(sample.count, sample.value);
-  overflow_ |= __builtin_add_overflow(sums_[sample.event], weight, &sums_[sample.event]);
+  Added& added = added_[sample.event];
+  if (added.sum == 0) added.count = sample.count, added.value = sample.value;
+  added.equal &= added.count == sample.count && added.value == sample.value;
+  overflow_ |= __builtin_add_overflow(added.sum, weight, &added.sum);
   known.count += sample.count;
   known.value += sample.value;
+  if (!at) return;
+  added.timed = true;
+  moments_.push_back({number, *at});
+  count(1);
+}
+
+// A time stands for the same count and value as any other of its event.
+void ProfileBuilder::place_times() {
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const Added& added = added_[i];
+    profile::Event& event = profile_.events[i];
+    const bool counts = event.unit == "count";
+    if (!added.timed || !added.equal || added.count == 0 || (!counts && added.value % added.count != 0)) continue;
+    event.per_time = added.count;
+    if (!counts && event.period == 0) event.period = added.value / added.count;
+  }
+  std::erase_if(moments_, [&](const Moment& moment) {
+    return profile_.events[profile_.samples[moment.sample].event].per_time == 0;
+  });
+  if (moments_.empty()) return;
+  const auto [first, last] = std::ranges::minmax(moments_, {}, &Moment::time);
+  const std::uint64_t start = first.time;
+  if (profile_.duration_ns == 0) profile_.duration_ns = last.time - start;
+  std::ranges::sort(moments_, {}, [](const Moment& moment) { return std::pair(moment.sample, moment.time); });
+  for (const Moment& moment : moments_) {
+    profile::Sample& sample = profile_.samples[moment.sample];
+    if (sample.times++ == 0) sample.first_time = profile_.times.size();
+    profile_.times.push_back({moment.time - start, 0});
+  }
 }
 
 Expected<profile::Profile> ProfileBuilder::profile() {
   if (!has_room()) return fail(ErrorCode::kLimit, "the file has more frames and samples than the limit", 0);
   if (overflow_) return fail(ErrorCode::kLimit, "values of the samples add up to more than 64 bits", 0);
   if (profile_.events.empty()) profile_.events.emplace_back();
+  place_times();
   return std::move(profile_);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,8 +36,9 @@ class ProfileBuilder {
                                        std::span<const profile::Line> lines);
   [[nodiscard]] std::uint32_t event(profile::Event event);
   [[nodiscard]] std::uint32_t labels(std::string_view key, std::string_view value);
-  // Adds to the sample with the same stack, thread, event, labels, end and certainty.
-  void add(const profile::Sample& sample);
+  // Adds to the sample with the same stack, thread, event, labels, end and certainty. `at`: when it was taken, in ns of
+  // any clock. Times are kept of events whose samples all have one count and one value: each time stands for these.
+  void add(const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt);
 
   // False: the file has more than the limit on items; profile() says so.
   [[nodiscard]] bool has_room() const { return left_ != 0; }
@@ -49,11 +51,25 @@ class ProfileBuilder {
   std::uint32_t find_or_add(std::unordered_map<std::string, std::uint32_t>& known, std::string key, std::size_t next,
                             Make make);
   void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
+  void place_times();
+
+  // Of an event's samples, as they were added.
+  struct Added {
+    std::uint64_t sum = 0;
+    std::uint64_t count = 0, value = 0;  // of the first one
+    bool equal = true;                   // all have these
+    bool timed = false;                  // one or more had a time
+  };
+  struct Moment {
+    std::uint32_t sample = 0;
+    std::uint64_t time = 0;
+  };
 
   std::uint64_t left_;
   profile::Profile profile_;
   std::unordered_map<std::string, std::uint32_t> strings_, modules_, functions_, locations_, samples_, label_sets_;
-  std::vector<std::uint64_t> sums_;  // of each event
+  std::vector<Added> added_;  // of each event
+  std::vector<Moment> moments_;
   bool overflow_ = false;
 };
 

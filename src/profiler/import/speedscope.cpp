@@ -43,6 +43,7 @@ class SpeedscopeReader {
     if (!profiles.is_array() || !frames.is_array())
       return fail(ErrorCode::kMalformed, "no profiles, or no shared frames, as speedscope's files have", 0);
     is_own_ = root_["exporter"].string().starts_with("windlass");
+    builder_.edit().ends_known = is_own_;
     frames.for_each([&](const JsonValue& frame) {
       add_frame(frame);
       return builder_.has_room();

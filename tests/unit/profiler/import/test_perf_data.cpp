@@ -143,6 +143,9 @@ TEST(PerfData, CallChainsBecomeStacks) {
   EXPECT_EQ(weight_of(perf->profile, perf->profile.samples[0], {0, false}), 20u);
   EXPECT_EQ(perf->profile.samples[0].end, WL_END_BAD_FRAME_POINTER);  // nothing proves the end
   EXPECT_EQ(perf->profile.duration_ns, 2u);
+  EXPECT_EQ(perf->profile.events[0].period, 10u);
+  EXPECT_EQ(perf->profile.times, (std::vector<profile::SampleTime>{{0, 0}, {2, 0}, {1, 0}}));
+  EXPECT_EQ(perf->profile.samples[1].first_time, 2u);
   ASSERT_EQ(perf->notes.size(), 2u);
   EXPECT_EQ(perf->notes[0], "/bin/x: not here, or not the file that was mapped");
 }

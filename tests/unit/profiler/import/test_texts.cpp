@@ -102,6 +102,21 @@ TEST(PerfScript, FramesAreInnermostFirstAndInlinedOnesShareALocation) {
   EXPECT_EQ(read->modules[read->locations[read->samples[1].locations[0]].module].path, "/lib/x.so (deleted)");
 }
 
+TEST(PerfScript, TimesAreKeptIfEachStandsForAsMuch) {
+  const auto equal =
+      read_perf_script("app 1 2.5: 7 cpu-clock: \n\t12 f (x)\n\napp 1 2.500000003: 7 cpu-clock: \n\t12 f (x)\n");
+  ASSERT_TRUE(equal) << equal.error().text();
+  EXPECT_EQ(equal->times, (std::vector<profile::SampleTime>{{0, 0}, {3, 0}}));
+  EXPECT_EQ(equal->samples[0].times, 2u);
+  EXPECT_EQ(equal->events[0].period, 7u);
+  EXPECT_FALSE(equal->ends_known);
+  const auto others =
+      read_perf_script("app 1 2.5: 7 cpu-clock: \n\t12 f (x)\n\napp 1 2.6: 8 cpu-clock: \n\t12 f (x)\n");
+  ASSERT_TRUE(others) << others.error().text();
+  EXPECT_TRUE(others->times.empty());
+  EXPECT_EQ(others->events[0].per_time, 0u);
+}
+
 TEST(PerfScript, OtherLinesNameTheirPlace) {
   const auto read = read_perf_script("app 1 2.5: 7 cycles: \n\t12 f (x)\n\nnonsense\n");
   ASSERT_FALSE(read);
@@ -177,6 +192,10 @@ TEST(Firefox, TablesOfAThreadBecomeStacks) {
   ASSERT_TRUE(read) << read.error().text();
   EXPECT_EQ(paths_of(*read), (Paths{"worker;main;f;inlined 2 2"}));
   EXPECT_EQ(weight_of(*read, read->samples[0], {0, false}), 4000000u);  // two of 2 ms
+  EXPECT_EQ(read->times, (std::vector<profile::SampleTime>{{0, 0}, {2'000'000, 0}}));
+  EXPECT_EQ(read->events[0].per_time, 1u);
+  EXPECT_EQ(read->duration_ns, 2'000'000u);
+  EXPECT_FALSE(read->ends_known);
   EXPECT_EQ(read->samples[0].pid, 12u);
   EXPECT_EQ(read->samples[0].tid, 13u);
   const auto& location = read->locations[read->samples[0].locations[0]];
