@@ -87,7 +87,6 @@ Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& l
 FileFormat format_of(ByteView bytes) {
   if (is_perf_file(bytes)) return FileFormat::kPerfData;
   const std::string_view text = text_of(bytes).substr(0, kLook);
-  if (text.empty() || !is_text(text)) return FileFormat::kPprof;
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') {
     if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileFormat::kSpeedscope;
@@ -98,6 +97,7 @@ FileFormat format_of(ByteView bytes) {
     return text_of(bytes).find("speedscope.app/file-format-schema") != std::string_view::npos ? FileFormat::kSpeedscope
                                                                                               : FileFormat::kPprof;
   }
+  if (!is_text(text)) return FileFormat::kPprof;
   if (is_perf_script(text)) return FileFormat::kPerfScript;
   return is_folded(text) ? FileFormat::kFolded : FileFormat::kPprof;
 }
