@@ -14,11 +14,10 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
 }
 // Behind the closing quote; `at` is that of the opening one. npos: it has no end.
 std::size_t behind_string(std::string_view text, std::size_t at) {
-  for (++at; at < text.size(); ++at) {
-    at = text.find_first_of("\"\\", at);
-    if (at == std::string_view::npos) return at;
+  ++at;
+  while ((at = text.find_first_of("\"\\", at)) != std::string_view::npos) {
     if (text[at] == '"') return at + 1;
-    ++at;  // what is escaped
+    at += 2;  // with what is escaped
   }
   return std::string_view::npos;
 }
