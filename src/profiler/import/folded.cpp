@@ -52,6 +52,7 @@ std::optional<Line> parse(std::string_view text) {
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), line.value);
   if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
   line.stack = trimmed(text.substr(0, space));
+  if (line.stack.empty()) return std::nullopt;
   return line;
 }
 
@@ -68,7 +69,7 @@ Expected<profile::Profile> read_folded(std::string_view text, const Limits& limi
     at = end + 1;
     if (content.empty() || content.starts_with('#')) continue;
     const auto line = parse(content);
-    if (!line) return fail(ErrorCode::kMalformed, "a line of folded stacks does not end in a number", where);
+    if (!line) return fail(ErrorCode::kMalformed, "a line is not a stack and a number", where);
     profile::Sample sample{.count = line->value, .value = line->value};
     if (builder.edit().events.empty()) {
       unit = line->unit;
@@ -81,7 +82,8 @@ Expected<profile::Profile> read_folded(std::string_view text, const Limits& limi
     std::vector<std::string_view> names;
     for (std::size_t from = 0; from <= line->stack.size();) {
       const std::size_t semicolon = std::min(line->stack.find(';', from), line->stack.size());
-      names.push_back(line->stack.substr(from, semicolon - from));
+      const std::string_view name = line->stack.substr(from, semicolon - from);
+      names.push_back(name.empty() ? "?" : name);
       from = semicolon + 1;
     }
     sample.comm = builder.string(names.front());

@@ -46,6 +46,7 @@ struct PerfUnwinder::Space {
   std::vector<PerfMapping> shown;
 };
 
+PerfUnwinder::PerfUnwinder(PerfCode& code, const PerfProcesses& processes) : code_(code), processes_(processes) {}
 PerfUnwinder::~PerfUnwinder() = default;
 
 PerfUnwinder::Space& PerfUnwinder::space_of(std::uint32_t pid, Architecture architecture) {

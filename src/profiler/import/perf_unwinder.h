@@ -26,7 +26,7 @@ class PerfUnwinder {
   static constexpr std::size_t kMostSpaces = 256;  // processes whose modules are kept; then all are made anew
 
   // Both must outlive it.
-  PerfUnwinder(PerfCode& code, const PerfProcesses& processes) : code_(code), processes_(processes) {}
+  PerfUnwinder(PerfCode& code, const PerfProcesses& processes);
   ~PerfUnwinder();
 
   // The sample has registers.
