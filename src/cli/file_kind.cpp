@@ -42,13 +42,10 @@ struct Known {
 constexpr Known kKnown[] = {
     {FileKind::kEmpty, "is empty", "", "make it anew"},
     {FileKind::kProfile, "is a profile", "report", ""},
-    {FileKind::kPerfData, "is a recording of perf", "", "windlass record makes a profile; perf script reads this file"},
-    {FileKind::kFolded, "is a file of folded stacks", "",
-     "flamegraph.pl and speedscope read it; windlass report reads profiles (.pb.gz)"},
-    {FileKind::kSpeedscope, "is a profile in speedscope's format", "",
-     "speedscope reads it; windlass report reads profiles (.pb.gz)"},
-    {FileKind::kFirefox, "is a profile in the Firefox Profiler's format", "",
-     "profiler.firefox.com reads it; windlass report reads profiles (.pb.gz)"},
+    {FileKind::kPerfData, "is a recording of perf", "report", ""},
+    {FileKind::kFolded, "is a file of folded stacks", "report", ""},
+    {FileKind::kSpeedscope, "is a profile in speedscope's format", "report", ""},
+    {FileKind::kFirefox, "is a profile in the Firefox Profiler's format", "report", ""},
     {FileKind::kTrace, "is a trace in Chrome's format", "",
      "ui.perfetto.dev reads it; windlass report reads profiles (.pb.gz)"},
     {FileKind::kCore, "is a core file", "walk", ""},
@@ -78,7 +75,8 @@ bool is_folded(std::string_view text) {
 bool reads(const Known& known, std::string_view command) {
   const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
   return command == known.command || (is_code && command == "rows") ||
-         (known.kind == FileKind::kProfile && command == "view") || (known.kind == FileKind::kElf && command == "emit");
+         (command == "view" && std::string_view(known.command) == "report") ||
+         (known.kind == FileKind::kElf && command == "emit");
 }
 
 // By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.

@@ -5,7 +5,9 @@
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/file_kind.h"
-#include "profiler/export/pprof.h"
+#include "cli/say.h"
+#include "profiler/import/import.h"
+#include "symbols/symbolize.h"
 
 namespace windlass::cli {
 
@@ -17,11 +19,25 @@ int unreadable_profile(const std::string& file, std::string_view command, const 
   return error.code == ErrorCode::kSystem || error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
 }
 
+namespace {
+
+void name_addresses(importer::Imported& imported) {
+  symbols::SymbolizeOptions how;
+  if (!imported.running_kernel) how.kallsyms = "/dev/null";  // of another kernel, or since another start
+  symbols::symbolize(imported.profile, how);
+}
+
+}  // namespace
+
 std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command, int& status) {
-  auto profile = exporter::read_pprof_file(file);
-  if (profile) return std::move(*profile);
-  status = unreadable_profile(file, command, profile.error());
-  return std::nullopt;
+  auto imported = importer::read_any_file(file);
+  if (!imported) {
+    status = unreadable_profile(file, command, imported.error());
+    return std::nullopt;
+  }
+  if (imported->unnamed) name_addresses(*imported);
+  for (const std::string& note : imported->notes) say("windlass: {}\n", note);
+  return std::move(imported->profile);
 }
 
 }  // namespace windlass::cli

@@ -209,7 +209,8 @@ void register_report(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
   command
       ->add_option("FILE", options->files,
-                   "a pprof file (.pb.gz), as record writes it; - is standard input. Several are shown as one")
+                   "a profile of record, or a file of another tool (perf.data, folded stacks, ...); - is standard "
+                   "input. Several are shown as one")
       ->required()
       ->type_name("FILE");
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");

@@ -93,7 +93,9 @@ void register_view(CLI::App& app, int& status) {
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("view", "show a profile in the browser: a page with a flame graph");
-  command->add_option("FILE", arguments->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
+  command
+      ->add_option("FILE", arguments->file,
+                   "a profile that record wrote, or another tool (perf.data, folded stacks, ...); - is standard input")
       ->required()
       ->type_name("FILE");
   add_selection_options(*command, arguments->selection);

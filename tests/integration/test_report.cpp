@@ -72,6 +72,23 @@ TEST_F(ReportCommand, StandardInputAndAClosedPipe) {
   EXPECT_EQ(run("bash -c 'set -o pipefail; " + report_ + "--json " + file_ + " | head -n 1'").status, 0);
 }
 
+// Through a file of another tool and back.
+TEST_F(ReportCommand, ReadsWhatItWrites) {
+  const std::string other = directory_ + "/other", folded = run(report_ + "--folded " + file_).output;
+  ASSERT_FALSE(folded.empty());
+  for (const char* form : {"--folded", "--folded | gzip"}) {
+    ASSERT_EQ(run(report_ + file_ + " " + form + " > " + other).status, 0);
+    EXPECT_EQ(run(report_ + "--folded " + other).output, folded) << form;
+  }
+  for (const char* form : {"--speedscope", "--firefox"}) {
+    ASSERT_EQ(run(report_ + form + " " + file_ + " 2> /dev/null | cat > " + other).status, 0);
+    const std::string value = std::string(form) == "--speedscope" ? "--value samples " : "";
+    const auto csv = run(report_ + "--csv " + value + other + " 2>&1");
+    EXPECT_EQ(csv.status, 0) << form << csv.output;
+    EXPECT_NE(run(report_ + "--folded " + value + other).output, "") << form;
+  }
+}
+
 TEST_F(ReportCommand, WhatIsWrongAndWhoseFaultItIs) {
   EXPECT_EQ(run(report_ + directory_ + "/none").status, 3);
   EXPECT_EQ(run(report_ + "--html --json " + file_).status, 2);
@@ -80,7 +97,7 @@ TEST_F(ReportCommand, WhatIsWrongAndWhoseFaultItIs) {
   const auto cut = run("head -c 3000 " + file_ + " | " + report_ + "-");
   EXPECT_EQ(cut.status, 1);
   EXPECT_NE(cut.output.find("ends early"), std::string::npos) << cut.output;
-  std::ofstream(directory_ + "/text") << "main;f 12\n";
+  std::ofstream(directory_ + "/text") << "main;f 12\nmain;g\n";
   EXPECT_EQ(run(report_ + directory_ + "/text").status, 1);
   EXPECT_EQ(run(report_ + "--folded " + file_ + " > /dev/full").status, 3);
 }

@@ -32,6 +32,7 @@ class PageNames {
   void write(ValueType first) {
     json_.begin_object();
     json_.member("grouped", !profile_.roots.empty());
+    json_.member("ends_known", profile_.ends_known);
     json_.member("lost", profile_.lost);
     json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);
     json_.member("start_unix_ms", profile_.start_unix_ns / 1'000'000);

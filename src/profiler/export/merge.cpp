@@ -98,6 +98,7 @@ void merge_into(profile::Profile& to, const profile::Profile& from) {
     to.start_unix_ns = from.start_unix_ns;
   to.duration_ns += from.duration_ns;
   to.lost += from.lost;
+  to.ends_known &= from.ends_known;
   for (const std::string& comment : from.comments)
     if (std::ranges::find(to.comments, comment) == to.comments.end()) to.comments.push_back(comment);
 }

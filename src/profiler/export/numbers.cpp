@@ -67,6 +67,8 @@ std::string summary_line(const profile::Profile& profile, profile::ValueType typ
   if (profile.duration_ns != 0) text += fmt::format(" in {:.1f} s", static_cast<double>(profile.duration_ns) / 1e9);
   if (const double seconds = seconds_of(event, type, totals); seconds != 0)
     text += fmt::format(" ({:.1f} s of {})", seconds, event.name == "cpu" ? "CPU" : shown(event.name));
+  if (!profile.ends_known)
+    return text + fmt::format("; not known whether the stacks are whole; {} lost", grouped(profile.lost));
   // Rounded down: 100% only when every stack is whole.
   const std::uint64_t whole = totals.samples - totals.truncated - totals.chained;
   const auto per_10000 =

@@ -122,9 +122,10 @@ function showHeader() {
   // Rounded down: 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
   const complete = samples ? Math.floor(10000 * whole / samples) / 100 : 0;
   const grade = (part) => part * 1000 <= samples ? "good" : part * 20 <= samples ? "" : "bad";
-  fact("stacks complete", complete.toFixed(2) + "%", whole, grade(samples - whole));
+  if (names.ends_known) fact("stacks complete", complete.toFixed(2) + "%", whole, grade(samples - whole));
+  else fact("stacks complete", "not known", 0);
   if (chained) fact("chained by frame pointers", plain(chained), chained, grade(chained));
-  fact("truncated", plain(truncated), truncated, truncated ? grade(truncated) : "");
+  if (names.ends_known) fact("truncated", plain(truncated), truncated, truncated ? grade(truncated) : "");
   fact("lost", count(names.lost), names.lost, names.lost ? grade(names.lost) : "");
   if (value.hz) fact("frequency", Math.round(value.hz) + " Hz", value.hz);
   if (names.seconds) fact("duration", names.seconds.toFixed(1) + " s", names.seconds);

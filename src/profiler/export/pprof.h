@@ -10,8 +10,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -39,5 +41,8 @@ struct PprofLimits {
 [[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
 // "-" is standard input.
 [[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});
+
+// A whole file, or standard input.
+[[nodiscard]] Expected<std::vector<std::byte>> read_bytes(const std::string& path, std::uint64_t max_bytes);
 
 }  // namespace windlass::exporter

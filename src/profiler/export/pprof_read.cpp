@@ -540,12 +540,17 @@ Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits)
   return PprofReader(ByteView(message->data(), message->size()), limits).read();
 }
 
-Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {
+Expected<std::vector<std::byte>> read_bytes(const std::string& path, std::uint64_t max_bytes) {
   const bool is_stdin = path == "-";
   const int fd = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the file", 0, static_cast<std::uint64_t>(errno));
-  const auto bytes = read_descriptor(fd, limits.max_bytes);
+  auto bytes = read_descriptor(fd, max_bytes);
   if (!is_stdin) ::close(fd);
+  return bytes;
+}
+
+Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {
+  const auto bytes = read_bytes(path, limits.max_bytes);
   if (!bytes) return Failure(bytes.error());
   return read_pprof(ByteView(bytes->data(), bytes->size()), limits);
 }

@@ -101,6 +101,7 @@ struct Profile {
 
   std::uint64_t start_unix_ns = 0;
   std::uint64_t duration_ns = 0;
+  bool ends_known = true;             // False: its file does not say whether stacks are whole.
   std::uint64_t lost = 0;             // Samples that the ring buffer had no room for.
   std::vector<std::string> comments;  // How it was recorded, for people.
 };

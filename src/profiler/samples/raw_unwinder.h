@@ -13,6 +13,7 @@
 #include "base/pointer_authentication.h"
 #include "profiler/processes/module_registry.h"
 #include "profiler/processes/process_table.h"
+#include "profiler/profile/walk_end.h"
 #include "profiler/samples/raw_event.h"
 #include "profiler/samples/sampled_process.h"
 #include "profiler/samples/snapshot_memory.h"
@@ -75,6 +76,6 @@ class RawUnwinder {
 };
 
 // What a sample's stack ended with, as the kernel side and profiles call it.
-[[nodiscard]] std::uint8_t sample_end(WalkEnd end, const Error& why);
+[[nodiscard]] inline std::uint8_t sample_end(WalkEnd end, const Error& why) { return profile::end_of_walk(end, why); }
 
 }  // namespace windlass::profiler

@@ -1,0 +1,241 @@
+// The text formats of other tools.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "profiler/import/import.h"
+#include "profiler/import/json_text.h"
+#include "windlass_ends.h"
+
+namespace windlass::importer {
+namespace {
+
+// "comm;root;...;leaf" of a sample.
+std::string path_of(const profile::Profile& profile, const profile::Sample& sample) {
+  std::string path = sample.comm == profile::kNone ? "?" : profile.strings[sample.comm];
+  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
+    const auto& lines = profile.locations[*location].lines;
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line) path += ";" + profile.functions[line->function].name;
+    if (lines.empty()) path += ";?";
+  }
+  return path;
+}
+std::vector<std::string> paths_of(const profile::Profile& profile) {
+  std::vector<std::string> paths;
+  for (const auto& sample : profile.samples)
+    paths.push_back(path_of(profile, sample) + " " + std::to_string(sample.count) + " " + std::to_string(sample.value));
+  return paths;
+}
+using Paths = std::vector<std::string>;
+
+TEST(Folded, LinesBecomeSamplesAndEqualOnesAreOne) {
+  const auto read = read_folded("# made by hand\napp;main;f 3\napp;main;g(int, long) 4\r\n\napp;main;f 5\n");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read), (Paths{"app;main;f 8 8", "app;main;g(int, long) 4 4"}));
+  EXPECT_EQ(read->events[0].unit, "count");
+  EXPECT_EQ(read->functions.size(), 3u);
+}
+
+TEST(Folded, AUnitIsTheEvents) {
+  const auto read = read_folded("app;f 30 [milliseconds]\n");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->events[0].unit, "milliseconds");
+  EXPECT_EQ(paths_of(*read), (Paths{"app;f 1 30"}));
+  const auto mixed = read_folded("app;f 30 [ms]\napp;f 30\n");
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().where, 14u);
+}
+
+TEST(Folded, TruncatedStacksOfWindlassAreTruncatedAgain) {
+  const auto read = read_folded("app;[truncated: no row];f 2\napp;[truncated: other];f 2\n");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->samples[0].end, WL_END_NO_ROW);
+  EXPECT_EQ(paths_of(*read), (Paths{"app;f 2 2", "app;[truncated: other];f 2 2"}));
+}
+
+TEST(Folded, ALineWithoutANumberNamesItsPlace) {
+  const auto read = read_folded("app;f 1\napp;g x\n");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().where, 8u);
+  EXPECT_FALSE(read_folded(""));
+  EXPECT_FALSE(read_folded("a;b 99999999999999999999999\n"));
+}
+
+TEST(Folded, SumsOver64BitsAndTooManyItemsAreErrors) {
+  const auto sum = read_folded("a;b 18446744073709551615\na;b 1\n");
+  ASSERT_FALSE(sum);
+  EXPECT_EQ(sum.error().code, ErrorCode::kLimit);
+  const auto many = read_folded("a;b;c;d 1\n", {.max_items = 3});
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, ErrorCode::kLimit);
+}
+
+constexpr const char* kScript =
+    "# captured on: somewhere\n"
+    "my app  1081/1082 [000] 38095.476317:    1001001 cpu-clock:u: \n"
+    "\t            1d29 spin+0x39 (/usr/bin/my app)\n"
+    "\t            1686 inner (inlined)\n"
+    "  app.c:12\n"
+    "\t            1686 main+0x4d6 (/usr/bin/my app)\n"
+    "\tffffffff81000c82 [unknown] ([kernel.kallsyms])\n"
+    "\n"
+    "my app  1081/1082 [000] 38095.477317:          3 page-faults: \n"
+    "\t            1d29 operator new(unsigned long)+0x39 (/lib/x.so (deleted))\n"
+    "\n";
+
+TEST(PerfScript, FramesAreInnermostFirstAndInlinedOnesShareALocation) {
+  const auto read = read_perf_script(kScript);
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read), (Paths{"my app;?;main;inner;spin 1 1001001", "my app;operator new(unsigned long) 3 3"}));
+  EXPECT_EQ(read->events[0].name, "cpu-clock:u");
+  EXPECT_EQ(read->events[0].unit, "nanoseconds");
+  EXPECT_EQ(read->events[1].unit, "count");
+  EXPECT_EQ(read->samples[0].pid, 1081u);
+  EXPECT_EQ(read->samples[0].tid, 1082u);
+  const auto& inlined = read->locations[read->samples[0].locations[1]];
+  ASSERT_EQ(inlined.lines.size(), 2u);
+  EXPECT_EQ(inlined.lines[0].line, 12u);
+  EXPECT_EQ(read->functions[inlined.lines[0].function].file, "app.c");
+  EXPECT_EQ(read->modules[inlined.module].path, "/usr/bin/my app");
+  EXPECT_TRUE(read->modules[read->locations[read->samples[0].locations[2]].module].is_kernel);
+  EXPECT_EQ(read->modules[read->locations[read->samples[1].locations[0]].module].path, "/lib/x.so (deleted)");
+}
+
+TEST(PerfScript, TimesAreKeptIfEachStandsForAsMuch) {
+  const auto equal =
+      read_perf_script("app 1 2.5: 7 cpu-clock: \n\t12 f (x)\n\napp 1 2.500000003: 7 cpu-clock: \n\t12 f (x)\n");
+  ASSERT_TRUE(equal) << equal.error().text();
+  EXPECT_EQ(equal->times, (std::vector<profile::SampleTime>{{0, 0}, {3, 0}}));
+  EXPECT_EQ(equal->samples[0].times, 2u);
+  EXPECT_EQ(equal->events[0].period, 7u);
+  EXPECT_FALSE(equal->ends_known);
+  const auto others =
+      read_perf_script("app 1 2.5: 7 cpu-clock: \n\t12 f (x)\n\napp 1 2.6: 8 cpu-clock: \n\t12 f (x)\n");
+  ASSERT_TRUE(others) << others.error().text();
+  EXPECT_TRUE(others->times.empty());
+  EXPECT_EQ(others->events[0].per_time, 0u);
+}
+
+TEST(PerfScript, OtherLinesNameTheirPlace) {
+  const auto read = read_perf_script("app 1 2.5: 7 cycles: \n\t12 f (x)\n\nnonsense\n");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().where, 33u);
+}
+
+TEST(Json, DamagedTextsNameTheirPlace) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\":1,}", "{\"a\"}", "\"abc", "[1 2]", "nul", "01x", "[1]x", "{1:2}"})
+    EXPECT_FALSE(JsonValue::parse(text)) << text;
+  const auto error = JsonValue::parse("[1, x]");
+  ASSERT_FALSE(error);
+  EXPECT_EQ(error.error().where, 4u);
+  EXPECT_FALSE(JsonValue::parse(std::string(100000, '[')));
+}
+
+TEST(Json, ValuesAreReadInPlace) {
+  const auto root =
+      JsonValue::parse(R"( { "a" : [ 1 , -2.5e1 , null ] , "b" : "x\"\u00e9\ud83d\ude00\n" , "c":{}, "a": 7 } )");
+  ASSERT_TRUE(root);
+  std::vector<double> numbers;
+  (*root)["a"].for_each([&](const JsonValue& value) {
+    numbers.push_back(value.number().value_or(-1));
+    return true;
+  });
+  EXPECT_EQ(numbers, (std::vector<double>{1, -25, -1}));
+  EXPECT_EQ((*root)["b"].string(), "x\"\u00e9\U0001F600\n");
+  EXPECT_FALSE((*root)["d"]);
+  EXPECT_FALSE((*root)["b"].index());
+}
+
+constexpr const char* kSpeedscope = R"({"$schema":"https://www.speedscope.app/file-format-schema.json",
+ "profiles":[
+  {"type":"sampled","name":"worker","unit":"milliseconds","startValue":0,"endValue":3,"samples":[[0,1],[0]],"weights":[1.5,1]},
+  {"type":"evented","name":"main","unit":"milliseconds","startValue":0,"endValue":9,"events":[
+   {"type":"O","frame":0,"at":0},{"type":"O","frame":1,"at":2},{"type":"C","frame":1,"at":5},{"type":"C","frame":0,"at":9}]}],
+ "shared":{"frames":[{"name":"a","file":"a.c","line":3},{"name":"b"}]}})";
+
+TEST(Speedscope, SampledAndEventedProfilesAreThreads) {
+  const auto read = read_speedscope(kSpeedscope);
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read),
+            (Paths{"worker;a;b 1 1500000", "worker;a 1 1000000", "main;a 2 6000000", "main;a;b 1 3000000"}));
+  EXPECT_EQ(read->functions[0].file, "a.c");
+}
+
+TEST(Speedscope, FramesThatAreNotThereNameTheirPlace) {
+  std::string text = kSpeedscope;
+  text.replace(text.find("[[0,1]"), 6, "[[0,9]");
+  const auto read = read_speedscope(text);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(text[read.error().where], '9');
+  text = kSpeedscope;
+  text.replace(text.find("{\"type\":\"C\",\"frame\":1"), 21, "{\"type\":\"C\",\"frame\":0");
+  EXPECT_FALSE(read_speedscope(text));
+}
+
+constexpr const char* kFirefox = R"({"meta":{"interval":2,"preprocessedProfileVersion":47,"product":"app"},
+ "libs":[{"name":"app","path":"/bin/app","codeId":"ABCD"}],
+ "threads":[{"name":"worker","pid":"12","tid":13,
+  "samples":{"length":3,"stack":[1,1,null],"time":[0,2,4],"weight":null,"weightType":"samples"},
+  "stackTable":{"length":3,"frame":[0,2,1],"prefix":[null,2,0]},
+  "frameTable":{"length":3,"address":[16,32,32],"inlineDepth":[0,0,1],"func":[0,1,2],"line":[null,5,6]},
+  "funcTable":{"length":3,"name":[0,1,2],"resource":[0,0,0],"fileName":[null,3,null],"lineNumber":[null,4,null]},
+  "resourceTable":{"length":1,"lib":[0]},
+  "stringArray":["main","f","inlined","f.c"]}]})";
+
+TEST(Firefox, TablesOfAThreadBecomeStacks) {
+  std::string text = kFirefox;
+  text.replace(text.find("\"stack\":[1,1,null]"), 18, "\"stack\":[2,2,null]");
+  text.replace(text.find("\"frame\":[0,2,1]"), 15, "\"frame\":[0,1,2]");
+  text.replace(text.find("\"prefix\":[null,2,0]"), 19, "\"prefix\":[null,0,1]");
+  const auto read = read_firefox(text);
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read), (Paths{"worker;main;f;inlined 2 2"}));
+  EXPECT_EQ(weight_of(*read, read->samples[0], {0, false}), 4000000u);  // two of 2 ms
+  EXPECT_EQ(read->times, (std::vector<profile::SampleTime>{{0, 0}, {2'000'000, 0}}));
+  EXPECT_EQ(read->events[0].per_time, 1u);
+  EXPECT_EQ(read->duration_ns, 2'000'000u);
+  EXPECT_FALSE(read->ends_known);
+  EXPECT_EQ(read->samples[0].pid, 12u);
+  EXPECT_EQ(read->samples[0].tid, 13u);
+  const auto& location = read->locations[read->samples[0].locations[0]];
+  EXPECT_EQ(location.address, 32u);
+  EXPECT_EQ(location.lines.size(), 2u);
+  EXPECT_EQ(read->modules[location.module].build_id, "abcd");
+}
+
+TEST(Firefox, TablesMayBeShared) {
+  const auto read = read_firefox(
+      R"({"meta":{"preprocessedProfileVersion":60},"shared":{"stringArray":["f","f.c"],"stackTable":{"frame":[0],"prefix":[null]},
+      "frameTable":{"func":[0]},"funcTable":{"name":[0],"source":[0]},"sources":{"filename":[1]}},
+      "threads":[{"name":"a","samples":{"stack":[0]}},{"name":"b","samples":{"stack":[0],"weight":[3]}}]})");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read), (Paths{"a;f 1 1", "b;f 3 3"}));
+  EXPECT_EQ(read->functions[0].file, "f.c");
+}
+
+TEST(Firefox, CirclesAndRawProfilesAreErrors) {
+  const auto circle = read_firefox(kFirefox);  // stack 1 is called by stack 2
+  ASSERT_FALSE(circle);
+  EXPECT_EQ(circle.error().code, ErrorCode::kOutOfRange);
+  const auto raw = read_firefox(R"({"meta":{"version":30},"threads":[]})");
+  ASSERT_FALSE(raw);
+  EXPECT_EQ(raw.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Formats, AreToldApart) {
+  const auto format = [](std::string_view text) {
+    return format_of(ByteView(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+  };
+  EXPECT_EQ(format("PERFILE2"), FileFormat::kPerfData);
+  EXPECT_EQ(format(kScript), FileFormat::kPerfScript);
+  EXPECT_EQ(format("app;main;f 3\n"), FileFormat::kFolded);
+  EXPECT_EQ(format("app;main;f 3 [ms]\n"), FileFormat::kFolded);
+  EXPECT_EQ(format(kSpeedscope), FileFormat::kSpeedscope);
+  EXPECT_EQ(format(kFirefox), FileFormat::kFirefox);
+  EXPECT_EQ(format("some text\n"), FileFormat::kPprof);
+  EXPECT_EQ(format(""), FileFormat::kPprof);
+}
+
+}  // namespace
+}  // namespace windlass::importer
