@@ -225,6 +225,16 @@ static void print_times(const profiler::Recorder& recorder, const profile::Profi
         grouped(samples - timed), grouped(samples), recorder.seconds_since_start(times->first_kept()));
 }
 
+static void print_missing_labels(const profiler::Recorder& recorder) {
+  const profiler::Recorder::MissingLabels missing = recorder.missing_labels();
+  if (missing.too_many)
+    say("  more than {} different sets of labels: some samples lack theirs. Way out: --thread-labels none, or --labels "
+        "none\n",
+        grouped(profiler::ProcessLabelSets::kMostSets));
+  if (missing.of_threads != 0)
+    say("  the labels of threads are lost of {} stacks. Way out: a lower -F\n", grouped(missing.of_threads));
+}
+
 void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   const exporter::Totals totals = exporter::totals_of(profile, {0, true});
   const std::uint64_t total = totals.samples, complete = total - totals.truncated - totals.chained;
@@ -245,6 +255,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   }
   print_allocations(recorder);
   print_times(recorder, profile);
+  print_missing_labels(recorder);
   print_certainty(profile);
   print_problems(recorder.processes());
   print_truncated(recorder, truncated, verbose ? 8 : 2);

@@ -37,7 +37,10 @@ std::uint32_t ProcessLabelSets::with(std::uint32_t set, const Set& more) {
 std::uint32_t ProcessLabelSets::number_of(Set set, std::uint32_t if_full) {
   const auto found = numbers_.find(set);
   if (found != numbers_.end()) return found->second;
-  if (sets_.size() >= kMostSets) return if_full;
+  if (sets_.size() >= kMostSets) {
+    has_overflowed_ = true;
+    return if_full;
+  }
   const auto number = static_cast<std::uint32_t>(sets_.size());
   sets_.push_back(set);
   numbers_.emplace(std::move(set), number);

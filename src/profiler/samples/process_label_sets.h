@@ -35,6 +35,8 @@ class ProcessLabelSets {
   void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
 
   [[nodiscard]] const std::vector<Set>& sets() const { return sets_; }
+  // There was no room for a set.
+  [[nodiscard]] bool has_overflowed() const { return has_overflowed_; }
 
  private:
   std::uint32_t number_of(Set set, std::uint32_t if_full = 0);
@@ -43,6 +45,7 @@ class ProcessLabelSets {
   std::unordered_map<std::uint32_t, std::uint32_t> known_;  // by tgid
   std::vector<Set> sets_{{}};
   std::map<Set, std::uint32_t> numbers_{{{}, 0}};
+  bool has_overflowed_ = false;
 };
 
 }  // namespace windlass::profiler

@@ -97,6 +97,12 @@ class Recorder {
   }
   // The times of samples, if they are kept; null otherwise.
   [[nodiscard]] const TimeLine* times() const { return times_ ? &*times_ : nullptr; }
+  // What samples lack of their labels.
+  struct MissingLabels {
+    std::uint64_t of_threads = 0;  // samples and stacks whose threads' labels were lost
+    bool too_many = false;         // more different sets than there is room for
+  };
+  [[nodiscard]] MissingLabels missing_labels() const { return {thread_labels_.unknown(), labels_.has_overflowed()}; }
   // Since the recording's start, of a time of CLOCK_MONOTONIC in ns.
   [[nodiscard]] double seconds_since_start(std::uint64_t time) const {
     return time > start_monotonic_ns_ ? static_cast<double>(time - start_monotonic_ns_) * 1e-9 : 0;

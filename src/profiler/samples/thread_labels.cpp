@@ -98,7 +98,11 @@ bool ThreadLabels::take(const wl_event_head& head, std::size_t size, std::uint64
 std::uint32_t ThreadLabels::of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets,
                                std::uint64_t now) {
   const auto found = known_.find(labels);
-  if (labels == 0 || found == known_.end()) return of_process;
+  if (labels == 0) return of_process;
+  if (found == known_.end()) {
+    ++unknown_;
+    return of_process;
+  }
   Known& known = found->second;
   if (!known.text.empty()) {  // the process may have published the names since
     DecodedLabels decoded = decode(known.tgid, known.text, now);

@@ -45,6 +45,8 @@ class ThreadLabels {
   // are not known.
   [[nodiscard]] std::uint32_t of(std::uint32_t of_process, std::uint64_t labels, ProcessLabelSets& sets,
                                  std::uint64_t now = monotonic_ns());
+  // How often of() did not know a sample's labels: they were lost, or there was no room for them.
+  [[nodiscard]] std::uint64_t unknown() const { return unknown_; }
   // A process runs another program from now on.
   void on_exec(std::uint32_t tgid) { keys_.erase(tgid); }
   void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
@@ -65,6 +67,7 @@ class ThreadLabels {
     std::unordered_map<std::uint32_t, std::uint32_t> sets{};  // by the process's set
   };
   std::unordered_map<std::uint64_t, Known> known_;  // by wl_event_head::labels
+  std::uint64_t unknown_ = 0;
 };
 
 }  // namespace windlass::profiler

@@ -30,6 +30,9 @@ std::uint64_t fold(std::uint64_t difference) {
 }
 std::uint64_t unfold(std::uint64_t folded) { return folded >> 1 ^ ((folded & 1) != 0 ? ~std::uint64_t{0} : 0); }
 
+// A key takes its place, and one and a third in the table of numbers, which doubles; then the number of its sample.
+constexpr std::size_t kKeyBytes = sizeof(wl_stack_key) + 2 * sizeof(std::uint32_t);
+
 std::uint64_t key_hash(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
 
 }  // namespace
@@ -42,7 +45,7 @@ std::uint32_t TimeLine::number_of(const wl_stack_key& key) {
   keys_.push_back(key);
   const auto number = static_cast<std::uint32_t>(keys_.size() - 1);
   key_numbers_.add(number, [this](std::uint32_t i) { return key_hash(keys_[i]); });
-  bytes_ += sizeof(std::uint32_t);
+  bytes_ += kKeyBytes;
   return number;
 }
 
@@ -100,8 +103,9 @@ std::vector<std::uint32_t> TimeLine::samples_of_keys(const SampleOf& sample_of) 
 
 void TimeLine::settle(const SampleOf& sample_of) {
   epochs_.back().samples = samples_of_keys(sample_of);
+  bytes_ -= keys_.size() * (kKeyBytes - sizeof(std::uint32_t));
   epochs_.emplace_back();
-  keys_.clear();
+  keys_ = {};
   key_numbers_.clear();
 }
 

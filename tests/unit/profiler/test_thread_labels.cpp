@@ -94,6 +94,16 @@ Sent sent(std::uint64_t number, std::string_view attributes) {
   return made;
 }
 
+TEST(ProcessLabelSets, TooManyAreSaid) {
+  ProcessLabelSets sets;
+  std::uint32_t last = 0;
+  for (std::size_t i = 1; i < ProcessLabelSets::kMostSets; ++i) last = sets.with(0, {{"request", std::to_string(i)}});
+  EXPECT_EQ(last, ProcessLabelSets::kMostSets - 1);
+  EXPECT_FALSE(sets.has_overflowed());
+  EXPECT_EQ(sets.with(last, {{"user", "ann"}}), last);
+  EXPECT_TRUE(sets.has_overflowed());
+}
+
 TEST(ThreadLabels, JoinThoseOfTheProcess) {
   int reads = 0;
   std::vector<std::string> names{"route"};
@@ -106,11 +116,13 @@ TEST(ThreadLabels, JoinThoseOfTheProcess) {
   });
   const std::uint32_t process = sets.of(7);
   EXPECT_EQ(labels.of(process, 5, sets), process);  // not known
+  EXPECT_EQ(labels.unknown(), 1u);
   EXPECT_TRUE(labels.take(sent(5, "\0\2/a"sv).event.head, sizeof(Sent), 1));
   const std::uint32_t both = labels.of(process, 5, sets);
   EXPECT_EQ(text(sets.sets()[both]), "pod=p route=/a user=root ");
   EXPECT_EQ(labels.of(process, 5, sets), both);
   EXPECT_EQ(labels.of(process, 0, sets), process);
+  EXPECT_EQ(labels.unknown(), 1u);
   EXPECT_TRUE(labels.take(sent(6, "\0\2/a"sv).event.head, sizeof(Sent), 2));
   EXPECT_EQ(labels.of(process, 6, sets), both);  // equal sets are one
   EXPECT_EQ(reads, 1);

@@ -136,7 +136,7 @@ TEST_F(Times, TheOldestAreGivenUp) {
 
 // Keys of stacks that never come again do not fill the memory.
 TEST_F(Times, KeysAreGivenUpWithTheirTimes) {
-  TimeLine line(std::size_t{128} << 10);
+  TimeLine line(std::size_t{256} << 10);
   for (std::uint64_t i = 0; i < 200'000; ++i) {
     if (i % 5'000 == 0) line.settle(sample_of());
     known_[i] = 0;
@@ -145,6 +145,16 @@ TEST_F(Times, KeysAreGivenUpWithTheirTimes) {
   const auto p = write(line, {{0, 1'000'000}});
   EXPECT_EQ(p.times.size() + line.given_up(), 200'000u);
   EXPECT_GT(p.times.size(), 1'000u);
+}
+
+TEST_F(Times, KeysCountAsMemory) {
+  TimeLine line(std::size_t{1} << 20);
+  for (std::uint64_t i = 0; i < 60'000; ++i) line.add({i, 1, 1}, i, 0);
+  EXPECT_GT(line.given_up(), 0u);
+  line.settle(sample_of());
+  const std::uint64_t before = line.given_up();
+  for (std::uint64_t i = 0; i < 20'000; ++i) line.add(0, i);
+  EXPECT_EQ(line.given_up(), before) << "what keys took is free again";
 }
 
 TEST_F(Times, OfAnyDistanceComeBack) {
