@@ -1,8 +1,10 @@
 // The numbers of the page, as a browser shows them, are those of `report --json`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -14,6 +16,7 @@
 #include "profiler/export/labels.h"
 #include "profiler/export/report.h"
 #include "profiler/export/shorten_name.h"
+#include "profiler/export/times.h"
 #include "profiler/export/values.h"
 #include "support/events_profile.h"
 #include "support/page_in_browser.h"
@@ -244,6 +247,95 @@ TEST_F(PageNumbers, AreThoseOfJson) {
   }
   EXPECT_GE(compared, 500u);
   RecordProperty("numbers", static_cast<int>(compared));
+}
+
+// Times at random within ten seconds; waits share the value of their sample.
+profile::Profile with_times(profile::Profile p, std::uint32_t seed) {
+  constexpr std::uint64_t kEnd = 10'000'000'000;
+  std::mt19937_64 random(seed);
+  p.duration_ns = kEnd;
+  for (profile::Event& event : p.events) event.per_time = 1;
+  for (profile::Sample& sample : p.samples) {
+    const std::uint64_t lasted = p.events[sample.event].period != 0 ? 0 : sample.value / sample.count;
+    sample.first_time = p.times.size();
+    sample.times = static_cast<std::uint32_t>(sample.count);
+    for (std::uint64_t i = 0; i < sample.count; ++i) p.times.push_back({random() % kEnd, lasted});
+    std::ranges::sort(profile::times_of(p, sample), {}, &profile::SampleTime::begin);
+  }
+  return p;
+}
+
+TEST_F(PageNumbers, OfATimeAreThoseOfFromAndTo) {
+  const auto profile = with_times(profile_of({.samples = 6000, .functions = 90, .stacks = 2000, .processes = 4}), 1);
+  write(profile);
+  std::size_t compared = 0;
+  for (const auto& [from, to] : std::vector<std::pair<double, double>>{{2.5, 6}, {0, 0.75}, {9.000001, 10}}) {
+    auto part = profile;
+    keep_times(part, {static_cast<std::uint64_t>(from * 1e9), static_cast<std::uint64_t>(to * 1e9)});
+    compared +=
+        compare(JsonNumbers(part, shown_by_default(part)), fmt::format("#from={}&to={}", from, to), {"parse", "_1"});
+  }
+  const auto events = with_times(testing::events_profile(), 2);
+  write(events);
+  auto part = events;
+  keep_times(part, {1'000'000'000, 8'000'000'000});
+  for (const char* name : {"waits", "off-cpu"}) {
+    const auto values = named_values(part);
+    const auto value = std::ranges::find(values, name, &NamedValue::name);
+    ASSERT_NE(value, values.end());
+    compared += compare(JsonNumbers(part, value->type), fmt::format("#event={}&from=1&to=8", name), {"wait"});
+  }
+  EXPECT_GE(compared, 500u);
+  open();
+  EXPECT_EQ(browser_->value("time.lanes.reduce((sum, lane) => sum + lane.total, 0)"),
+            browser_->value("answer.summary.samples"));
+  EXPECT_EQ(browser_->value("Math.round(time.lanes.reduce((sum, lane) => lane.bars.reduce((a, b) => a + b, sum), 0))"),
+            browser_->value("answer.summary.samples"));
+  act("chooseRange(1e9, 2e9)");
+  EXPECT_EQ(browser_->text("location.hash"), "#from=1&to=2");
+  act("moveRange(1, false)");
+  EXPECT_EQ(browser_->text("location.hash"), "#from=1.1&to=2.1");
+}
+
+TEST_F(PageNumbers, OfLabelsAreThoseOfOnly) {
+  auto profile = testing::events_profile();
+  write(profile);
+  const LabelFilter filters[] = {{"reason", "futex"}, {"reason", "page fault"}};
+  keep_samples(profile, filters);
+  const auto values = named_values(profile);
+  const auto value = std::ranges::find(values, "off-cpu", &NamedValue::name);
+  ASSERT_NE(value, values.end());
+  EXPECT_GE(compare(JsonNumbers(profile, value->type), "#event=off-cpu&label=reason%3Dfutex&label=reason%3Dpage+fault",
+                    {"wait", "run"}),
+            10u);
+  act("document.querySelector('#notes button[aria-pressed=\"true\"]').click()");
+  EXPECT_EQ(browser_->value("state.labels.length"), 1);
+}
+
+// A thread runs 0.1 s in one function, then in another, with a rest between.
+TEST_F(PageNumbers, TheFlameChartShowsWhatWasWhen) {
+  auto profile = testing::events_profile();
+  profile.samples.resize(1);
+  profile.samples[0].count = 100;
+  profile.samples.push_back(profile.samples[0]);
+  profile.samples[1].locations = {2, 0};
+  profile.events[0].per_time = 1;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    profile.samples[i].times = 100;
+    profile.samples[i].first_time = profile.times.size();
+    for (std::uint64_t tick = 0; tick < 100; ++tick) profile.times.push_back({(i * 150 + tick) * 1'000'000, 0});
+  }
+  profile.duration_ns = 250'000'000;
+  write(profile);
+  open("#view=chart");
+  const json boxes = browser_->value(
+      "drawn.boxes.map((box) => [nameOf(box.frame), Math.round(box.x / 1e6), Math.round(box.n / 1e6)])");
+  EXPECT_EQ(boxes, json::parse(R"([["main", 0, 101], ["main", 0, 101], ["run", 0, 101],
+                                   ["main", 150, 100], ["main", 150, 100], ["wait", 150, 100]])"));
+  EXPECT_EQ(browser_->text("stackText()"), "");
+  act("[...document.querySelectorAll('#chart .frame')].find((one) => one.textContent === 'wait').click()");
+  EXPECT_EQ(browser_->value("[state.from > 149e6 && state.from < 151e6, state.to === 250e6]"),
+            json::parse("[true, true]"));
 }
 
 // As large as profiles come. The times are printed, not asserted.

@@ -12,6 +12,7 @@
 #include "profiler/export/numbers.h"
 #include "profiler/export/page_assets.h"
 #include "profiler/export/page_table.h"
+#include "profiler/export/page_times.h"
 #include "profiler/export/processes.h"
 #include "profiler/export/shorten_name.h"
 #include "profiler/export/values.h"
@@ -25,9 +26,15 @@ using profile::ValueType;
 // Everything that the numbers of the table stand for, as the page's script reads it (page_table.js).
 class PageNames {
  public:
-  PageNames(const profile::Profile& profile, const Frames& frames, const PageTable& table,
+  PageNames(const profile::Profile& profile, const Frames& frames, const PageTable& table, const PageTimes& times,
             const std::vector<Process>& processes, const std::vector<std::uint32_t>& modules, JsonWriter& json)
-      : profile_(profile), frames_(frames), table_(table), processes_(processes), modules_(modules), json_(json) {}
+      : profile_(profile),
+        frames_(frames),
+        table_(table),
+        times_(times),
+        processes_(processes),
+        modules_(modules),
+        json_(json) {}
 
   void write(ValueType first) {
     json_.begin_object();
@@ -44,6 +51,7 @@ class PageNames {
     json_.begin_array();
     for (const Process& process : processes_) json_.value(shown(process.name));
     json_.end_array();
+    write_threads();
     write_modules();
     write_frames();
     json_.end_object();
@@ -137,6 +145,28 @@ class PageNames {
     json_.end_array();
   }
 
+  void write_threads() {
+    json_.key("per_time");  // of each event: how much of a count a time stands for, and the ns that this lasts
+    json_.begin_array();
+    for (const profile::Event& event : profile_.events) {
+      json_.begin_array();
+      json_.value(event.per_time);
+      json_.value(event.unit == "nanoseconds" ? event.per_time * event.period : 0);
+      json_.end_array();
+    }
+    json_.end_array();
+    json_.key("threads");  // [process, id, name], of profiles with times
+    json_.begin_array();
+    for (const PageThread& thread : times_.threads) {
+      json_.begin_array();
+      json_.value(thread.process);
+      json_.value(thread.tid);
+      json_.value(thread.name == profile::kNone ? std::string() : shown(profile_.strings[thread.name]));
+      json_.end_array();
+    }
+    json_.end_array();
+  }
+
   void write_modules() {
     std::uint32_t next = 0;
     json_.key("modules");
@@ -190,6 +220,7 @@ class PageNames {
   const profile::Profile& profile_;
   const Frames& frames_;
   const PageTable& table_;
+  const PageTimes& times_;
   const std::vector<Process>& processes_;
   const std::vector<std::uint32_t>& modules_;  // page_modules()
   JsonWriter& json_;
@@ -203,10 +234,11 @@ std::string packed_data(const profile::Profile& profile, ValueType first) {
   for (const Process& process : processes) pids.push_back(process.pid);
   const std::vector<std::uint32_t> modules = page_modules(profile);
   const PageTable table = page_table(profile, frames, pids, modules);
+  const PageTimes times = page_times(profile, table.entry_of, pids);
   std::string names;
   TextWriter text(&names);
   JsonWriter json(text);
-  PageNames(profile, frames, table, processes, modules, json).write(first);
+  PageNames(profile, frames, table, times, processes, modules, json).write(first);
   text.character('\0');
   text.flush();
   std::string packed;
@@ -214,6 +246,7 @@ std::string packed_data(const profile::Profile& profile, ValueType first) {
   GzipWriter gzip(bytes);
   gzip.write(names);
   gzip.write(table.bytes);
+  gzip.write(times.bytes);
   return gzip.finish() ? packed : "";
 }
 

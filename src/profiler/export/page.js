@@ -1,7 +1,7 @@
 // What is chosen, in the address; questions to the worker; everything around the flame graph.
-const VIEW = { GRAPH: "graph", CALLERS: "callers", FUNCTIONS: "functions" };
+const VIEW = { GRAPH: "graph", CALLERS: "callers", FUNCTIONS: "functions", CHART: "chart" };
 const ROWS = 200;  // of the table, until more are asked for
-const NOTHING_CHOSEN = { value: 0, process: -1, thread: -1, query: "", view: VIEW.GRAPH, zoom: "", chosen: -1, colour: COLOURS.MODULE, theme: "" };
+const NOTHING_CHOSEN = { value: 0, process: -1, thread: -1, labels: [], from: -1, to: -1, lane: -1, query: "", view: VIEW.GRAPH, zoom: "", chosen: -1, colour: COLOURS.MODULE, theme: "" };
 const darkSystem = window.matchMedia("(prefers-color-scheme: dark)");
 let state = { ...NOTHING_CHOSEN }, order = 1, limit = ROWS, answer = null;
 const percent = (n) => share(n, answer.summary.samples);
@@ -11,13 +11,14 @@ const chartWidth = () => document.body.clientWidth - 40;  // whether the chart i
 const worker = new Worker(URL.createObjectURL(new Blob([$("calculator").textContent], { type: "text/javascript" })));
 let asked = 0;
 function ask() {
-  worker.postMessage({ ...state, id: ++asked, order, limit, width: chartWidth() });
+  worker.postMessage({ ...state, ...askedLanes(), id: ++asked, order, limit, width: chartWidth() });
 }
 worker.onmessage = ({ data }) => {
   if (data.failed) {
     say(`This browser cannot show the profile: ${data.failed}`);
   } else if (data.names) {
     names = JSON.parse(data.names);
+    $("time").hidden = !names.threads.length;
     readAddress();
     worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
     ask();
@@ -39,6 +40,9 @@ function addressOf() {
   if (state.value) to.set("event", names.values[state.value].name);
   if (state.process >= 0) to.set("process", names.processes[state.process]);
   if (state.thread >= 0) to.set("thread", nameOf(state.thread));
+  for (const [key, text] of state.labels) to.append("label", `${key}=${text}`);
+  if (state.from >= 0) { to.set("from", secondsOf(state.from)); to.set("to", secondsOf(state.to)); }
+  if (state.view === VIEW.CHART && state.lane >= 0) to.set("tid", names.threads[state.lane][1]);
   if (state.view === VIEW.FUNCTIONS && state.chosen >= 0) to.set("function", nameOf(state.chosen));
   if (state.zoom) to.set("zoom", state.zoom);
   if (state.colour !== COLOURS.MODULE) to.set("colour", state.colour);
@@ -53,6 +57,9 @@ function readAddress() {
     value: Math.max(0, byName >= 0 ? byName : byEvent),
     process: names.processes.indexOf(from.get("process")),
     thread: thread === null ? -1 : names.frames.findIndex((frame) => frame.kind === KIND.COMM && frame.name === thread),
+    labels: from.getAll("label").filter((one) => one.includes("=")).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)]),
+    ...rangeOf(from),
+    lane: names.threads.findIndex(([, tid]) => String(tid) === from.get("tid")),
     query: from.get("q") || "",
     view: known(Object.values(VIEW), from.get("view"), VIEW.GRAPH),
     zoom: from.get("zoom") || "",
@@ -80,11 +87,13 @@ function show() {
   document.documentElement.dataset.theme = state.theme || (darkSystem.matches ? "dark" : "light");
   showHeader();
   showMenus();
+  showTime();
   showLegend();
   showFound();
   const table = state.view === VIEW.FUNCTIONS, empty = answer.summary.samples === 0;
   $("callers").setAttribute("aria-pressed", String(state.view === VIEW.CALLERS));
   $("table").setAttribute("aria-pressed", String(table));
+  $("time").setAttribute("aria-pressed", String(state.view === VIEW.CHART));
   $("functions").hidden = !table || empty;
   $("chart").hidden = table && !empty;
   $("reset").disabled = !state.zoom;
@@ -101,6 +110,7 @@ function showGraph() {
 }
 function noteOfGraph() {
   const what = state.view === VIEW.CALLERS ? "Functions by their own samples, callers below them. " : "";
+  if (state.view === VIEW.CHART && answer.drawn) return noteOfChart();
   const least = answer.drawn ? Math.ceil(answer.drawn.least) : 0;
   return what + (least > 1 ? `Frames with less than ${amount(least)} are not drawn until you zoom in (click a frame). All numbers count them.` : "");
 }
@@ -133,15 +143,35 @@ function showHeader() {
   const notes = names.comments.slice(), chosen = [];
   if (state.process >= 0) chosen.push(names.processes[state.process]);
   if (state.thread >= 0) chosen.push((names.grouped ? "group " : "thread ") + nameOf(state.thread));
+  if (state.from >= 0) chosen.push(`${secondsOf(state.from)} s to ${secondsOf(state.to)} s`);
+  for (const [key, text] of state.labels) chosen.push(`${key}=${text}`);
   if (chosen.length) notes.unshift(`All numbers are of ${chosen.join(", ")}: ${share(samples, all)} of ${amount(all)}.`);
   for (const [key, shares, more, without] of labels) {
-    const parts = shares.map(([text, n]) => `${text} ${percent(n)}`);
-    if (more) parts.push(`${count(more)} more`);
-    if (without) parts.push(`none ${percent(without)}`);
-    notes.push(`Label ${key}: ${parts.join(", ")}`);
+    notes.push(labelNote(key, shares, more, without));
   }
   for (const [reason, n] of ends) notes.push(`Truncated (${reason}): ${amount(n)}, ${percent(n)}; hatched in the graph.`);
-  for (const text of notes) $("notes").append(element("li", text));
+  for (const text of notes) {
+    const item = element("li");
+    item.append(text);
+    $("notes").append(item);
+  }
+}
+// Each value chooses the samples that have it, and is chosen until it is clicked again.
+function labelNote(key, shares, more, without) {
+  const line = element("span", `Label ${key}: `);
+  for (const [text, n] of shares) {
+    const button = element("button", `${text} ${percent(n)}`, "value"), is = ([k, v]) => k === key && v === text;
+    const chosen = state.labels.some(is);
+    button.dataset.n = n;
+    button.setAttribute("aria-pressed", String(chosen));
+    button.addEventListener("click", () => choose({ labels: chosen ? state.labels.filter((one) => !is(one)) : [...state.labels, [key, text]], zoom: "" }));
+    line.append(button, " ");
+  }
+  const rest = [];
+  if (more) rest.push(`${count(more)} more`);
+  if (without) rest.push(`none ${percent(without)}`);
+  line.append(rest.join(", "));
+  return line;
 }
 function fillSelect(select, options, chosen, least) {
   select.replaceChildren(...options.map(([key, text]) => { const option = element("option", text); option.value = key; return option; }));
@@ -274,6 +304,7 @@ const soon = (action) => { clearTimeout(waiting); waiting = setTimeout(action, 1
 $("query").addEventListener("input", () => soon(() => choose({ query: $("query").value })));
 $("query").addEventListener("change", () => { typing = false; });
 $("callers").addEventListener("click", () => toggle(VIEW.CALLERS));
+$("time").addEventListener("click", () => toggle(VIEW.CHART));
 $("table").addEventListener("click", () => toggle(VIEW.FUNCTIONS));
 $("event").addEventListener("change", () => choose({ value: Number($("event").value) }));
 $("process").addEventListener("change", () => choose({ process: Number($("process").value), thread: -1, zoom: "" }));
@@ -290,17 +321,19 @@ document.addEventListener("copy", (event) => {
 });
 watchBoxes((box) => {
   if (box.frame === NARROWER) choose({ view: VIEW.FUNCTIONS, zoom: "" });
+  else if (state.view === VIEW.CHART) chooseRange(drawn.from + box.x, drawn.from + box.x + box.n);
   else choose({ zoom: box.key === "0" ? "" : box.key });
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     $("query").blur();
     $("query").value = "";
-    choose({ query: "", zoom: "" });
+    choose({ query: "", zoom: "", from: -1, to: -1, labels: [] });
   } else if (!event.target.matches("input, select") && !event.ctrlKey && !event.metaKey && !event.altKey) {
     if (event.key === "/") { event.preventDefault(); $("query").focus(); $("query").select(); }
     if (event.key === "c") toggle(VIEW.CALLERS);
     if (event.key === "f") toggle(VIEW.FUNCTIONS);
+    if (event.key === "t" && names.threads.length) toggle(VIEW.CHART);
   }
 });
 window.addEventListener("resize", () => { if (names) soon(ask); });

@@ -51,7 +51,8 @@ function showTip(box, x, y) {
     tip.replaceChildren(element("b", nameOf(box.frame)));
     if (module) tip.append(element("div", frame.modules ? moduleText(box.frame) : module.path, "where"));
     if (frame && frame.file) tip.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
-    tip.append(element("div", `${amount(box.n)} (${percent(box.n)})` + (box.self === undefined ? "" : `, self ${amount(box.self)} (${percent(box.self)})`), "counts"));
+    if (drawn.from !== undefined) tip.append(element("div", `about ${duration(box.n)}, from ${secondsOf(drawn.from + box.x)} s on`, "counts"));
+    else tip.append(element("div", `${amount(box.n)} (${percent(box.n)})` + (box.self === undefined ? "" : `, self ${amount(box.self)} (${percent(box.self)})`), "counts"));
     if (isCode(box.frame)) tip.append(element("div", `in all stacks: self ${percent(drawn.everywhere.self[box.frame])}, total ${percent(drawn.everywhere.total[box.frame])}`, "counts where"));
     if (box.certainty !== undefined && names.certainties[box.certainty]) tip.append(element("div", `certainty: mostly ${names.certainties[box.certainty]}`, "where"));
     if (box.truncated) tip.append(element("div", "This stack is truncated: its outer callers are not known.", "warning"));

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "profiler/export/page_numbers.h"
 #include "profiler/export/stacks.h"
 
 namespace windlass::exporter {
@@ -15,15 +16,11 @@ namespace {
 using profile::kNone;
 using profile::Sample;
 
-void put_number(std::string& to, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) to += static_cast<char>(value | 0x80);
-  to += static_cast<char>(value);
-}
-
 // Samples that differ in their counts alone.
 struct PageEntry {
   std::uint32_t node, process, event, labels, end, certainty, module, line;
   std::uint64_t count, value;
+  std::uint32_t sample;
   [[nodiscard]] auto key() const { return std::tie(node, process, event, labels, end, certainty, module, line); }
 };
 
@@ -89,8 +86,10 @@ class PageStacks {
   std::vector<std::uint32_t> nodes_;      // of each stack: where it ends
 };
 
+// `entry_of`: where each sample is then.
 std::vector<PageEntry> entries_of(const profile::Profile& profile, const PageStacks& stacks,
-                                  const std::vector<std::uint32_t>& pids, const std::vector<std::uint32_t>& modules) {
+                                  const std::vector<std::uint32_t>& pids, const std::vector<std::uint32_t>& modules,
+                                  std::vector<std::uint32_t>& entry_of) {
   std::unordered_map<std::uint32_t, std::uint32_t> process_of;
   for (std::uint32_t i = 0; i < pids.size(); ++i) process_of.emplace(pids[i], i);
   std::vector<PageEntry> entries;
@@ -108,17 +107,21 @@ std::vector<PageEntry> entries_of(const profile::Profile& profile, const PageSta
                        .module = innermost.module < modules.size() ? modules[innermost.module] + 1 : 0,
                        .line = innermost.lines.empty() ? 0 : innermost.lines.front().line,
                        .count = sample.count,
-                       .value = profile.events[sample.event].period != 0 ? 0 : sample.value});
+                       .value = profile.events[sample.event].period != 0 ? 0 : sample.value,
+                       .sample = static_cast<std::uint32_t>(i)});
   }
   std::ranges::sort(entries, {}, &PageEntry::key);
+  entry_of.resize(entries.size());
   std::size_t kept = 0;
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    if (entries[kept].key() == entries[i].key()) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i != 0 && entries[kept].key() == entries[i].key()) {
       entries[kept].count += entries[i].count;
       entries[kept].value += entries[i].value;
     } else {
-      entries[++kept] = entries[i];
+      kept += i != 0 ? 1 : 0;
+      entries[kept] = entries[i];
     }
+    entry_of[entries[i].sample] = static_cast<std::uint32_t>(kept);
   }
   if (!entries.empty()) entries.resize(kept + 1);
   return entries;
@@ -139,7 +142,7 @@ PageTable page_table(const profile::Profile& profile, Frames& frames, const std:
   PageTable table;
   PageStacks stacks(profile, frames);
   const std::uint32_t nodes = stacks.write_nodes(table, frames.size());
-  const std::vector<PageEntry> entries = entries_of(profile, stacks, pids, modules);
+  const std::vector<PageEntry> entries = entries_of(profile, stacks, pids, modules, table.entry_of);
   std::string counts;
   put_number(counts, nodes);
   put_number(counts, entries.size());

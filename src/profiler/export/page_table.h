@@ -20,7 +20,8 @@ struct PageTable {
   //   label set, end, certainty, module of the innermost frame + 1, its line, count, and value. The value is 0 if the
   //   event has a period.
   std::string bytes;
-  std::vector<std::uint32_t> frames;  // ids of `Frames`, in the order in which the columns number them
+  std::vector<std::uint32_t> frames;    // ids of `Frames`, in the order in which the columns number them
+  std::vector<std::uint32_t> entry_of;  // of each sample: its entry
 };
 
 // How the page numbers the modules of a profile. Those of one name (the same library in several containers, anonymous

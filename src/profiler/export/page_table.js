@@ -48,7 +48,8 @@ function readTable(bytes, at) {
     columns[name] = new Float64Array(entries);
     for (let i = 0; i < entries; i++) columns[name][i] = number();
   }
-  return { nodes, parent, frame, ends, top, entries, ...columns };
+  const read = { nodes, parent, frame, ends, top, entries, ...columns };
+  return { table: read, moments: names.threads.length ? readMoments(number) : null };
 }
 
 const isCode = (frame) => names.frames[frame].kind === KIND.FUNCTION || names.frames[frame].kind === KIND.UNNAMED;
@@ -61,14 +62,14 @@ function summed(self) {
   return total;
 }
 
-// The samples of one value, of one process or all, of one thread's name or all. (-1: all)
-function choose({ value, process, thread }) {
-  const factors = names.values[value].factors;
+// The samples of one value, of one process or all, of one thread's name or all (-1: all), with all labels, of a time.
+function choose({ value, process, thread, labels, from, to }) {
+  const factors = names.values[value].factors, wanted = wantedSets(labels), counted = from >= 0 && moments ? narrowed(from, to) : table;
   const chosen = { samples: 0, truncated: 0, chained: 0, all: 0, byEnd: new Map(), byModule: new Map(), bySet: new Map(), byProcess: new Map(), byThread: new Map() };
   const weights = chosen.weights = new Float64Array(table.entries), self = new Float64Array(table.nodes);
   for (let i = 0; i < table.entries; i++) {
-    const [ofCount, ofValue] = factors[table.event[i]], weight = table.count[i] * ofCount + table.value[i] * ofValue;
-    if (weight === 0) continue;
+    const [ofCount, ofValue] = factors[table.event[i]], weight = counted.count[i] * ofCount + counted.value[i] * ofValue;
+    if (weight === 0 || (wanted && !wanted[table.labels[i]])) continue;
     const node = table.node[i];
     chosen.all += weight;
     add(chosen.byProcess, table.process[i], weight);
@@ -240,6 +241,10 @@ function callerBoxes(chosen, zoom, least) {
   }
   return { boxes, whole, at };
 }
+function marked(drawn, found) {
+  for (const box of drawn.boxes) box.match = found !== null && box.frame >= 0 && found.matches[box.frame] === 1;
+  return drawn;
+}
 // What is drawn at a width: boxes of a pixel and more, and not more of them than browsers draw at once.
 function draw(chosen, question, found) {
   const make = question.view === "callers" ? (least) => callerBoxes(chosen, question.zoom, least) : (least) => callBoxes(chosen, Number(question.zoom), least);
@@ -247,8 +252,7 @@ function draw(chosen, question, found) {
   let least = whole / Math.max(100, question.width), drawn = make(least);
   while (drawn.boxes.length > MOST_BOXES) drawn = make(least *= 2);
   const sure = question.colour === "certainty" ? certainties(chosen) : null;
-  drawn.boxes.forEach((box) => {
-    box.match = found !== null && box.frame >= 0 && found.matches[box.frame] === 1;
+  marked(drawn, found).boxes.forEach((box) => {
     if (sure && box.leaves) {
       const sums = sure.selves.map((self) => box.leaves.reduce((sum, leaf) => sum + self[leaf], 0));
       box.certainty = sums.indexOf(Math.max(...sums));
@@ -293,7 +297,7 @@ function recursive(node, wanted) {
 // ---- questions -----------------------------------------------------------------------------------------------------
 let last = { key: "", chosen: null };  // what a search or a zoom need not compute again
 function answer(question) {
-  const key = `${question.value} ${question.process} ${question.thread}`;
+  const key = JSON.stringify([question.value, question.process, question.thread, question.labels, question.from, question.to]);
   if (last.key !== key) last = { key, chosen: choose(question) };
   const { chosen } = last, found = question.query ? search(chosen, question.query) : null;
   const result = { summary: summary(chosen), found: found && { samples: found.samples, functions: found.functions } };
@@ -301,9 +305,11 @@ function answer(question) {
     Object.assign(result, rows(chosen, question, found));
     if (question.chosen >= 0) result.neighbours = neighbours(chosen, question.chosen);
   } else {
-    result.drawn = draw(chosen, question, found);
+    result.drawn = question.view === "chart" && moments ? marked(chart(question), found) : draw(chosen, question, found);
     result.everywhere = { self: chosen.frameSelf, total: chosen.frameTotal };
   }
+  const lanesKey = JSON.stringify([question.value, question.labels, question.open, question.lanes, question.laneWidth]);
+  if (moments && question.laneWidth > 0 && lanesKey !== question.lanesKey) result.time = { key: lanesKey, ...lanes(question) };
   return result;
 }
 onmessage = async ({ data }) => {
@@ -315,7 +321,7 @@ onmessage = async ({ data }) => {
     const bytes = await unpacked(data.profile), end = bytes.indexOf(0);
     const text = new TextDecoder().decode(bytes.subarray(0, end));
     names = JSON.parse(text);
-    table = readTable(bytes, end + 1);
+    ({ table, moments } = readTable(bytes, end + 1));
     postMessage({ names: text });
   } catch (error) {
     postMessage({ failed: String(error) });
