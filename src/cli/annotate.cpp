@@ -1,12 +1,15 @@
 #include "cli/annotate.h"
 
 #include <algorithm>
+#include <charconv>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/say.h"
 #include "profiler/annotate/annotation.h"
 #include "profiler/annotate/annotation_output.h"
+#include "symbols/debuginfod_program.h"
 
 namespace windlass::cli {
 
@@ -46,6 +49,24 @@ bool find_function(const profile::Profile& profile, std::string_view subject, pr
   return false;
 }
 
+namespace {
+
+// The bytes of a build id; empty: it has none.
+std::vector<unsigned char> build_id_of(const profile::Profile& profile, const annotate::CodePart& part) {
+  std::vector<unsigned char> id;
+  if (part.module >= profile.modules.size()) return id;
+  const std::string& digits = profile.modules[part.module].build_id;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
+    unsigned char byte = 0;
+    const char* end = digits.data() + i + 2;
+    if (const auto read = std::from_chars(digits.data() + i, end, byte, 16); read.ptr != end) return {};
+    id.push_back(byte);
+  }
+  return id;
+}
+
+}  // namespace
+
 Expected<void> write_annotated(const profile::Profile& profile, profile::ValueType value,
                                const AnnotateArguments& arguments, const PdbSearch& pdb, const AnnotateForm& form,
                                TextWriter& out) {
@@ -54,11 +75,18 @@ Expected<void> write_annotated(const profile::Profile& profile, profile::ValueTy
     const std::size_t mark = map.find('=');
     moves.emplace_back(map.substr(0, mark), map.substr(mark + 1));
   }
-  annotate::SourceText source(std::move(moves));
   annotate::AnnotateOptions options;
   options.symbols.pdb_files = pdb.files;
   options.symbols.symbol_path = pdb.symbol_path;
   const annotate::Annotation annotation = annotate::annotate(profile, value, arguments.function, options);
+  annotate::SourceText source(std::move(moves), [&](const std::string& path) {
+    for (const annotate::CodePart& part : annotation.parts) {
+      const auto id = build_id_of(profile, part);
+      const int found = symbols::find_by_debuginfod("source", id, symbols::kDebuginfodPatience, path.c_str());
+      if (found >= 0) return found;
+    }
+    return -1;
+  });
   if (form.json) return annotate::write_annotation_json(profile, value, annotation, source, out);
   return annotate::write_annotation(profile, value, annotation, source, out,
                                     {.width = form.width, .colour = form.colour});

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "base/mapped_file.h"
 #include "lookup/sources/unwind_source.h"
 #include "profiler/annotate/annotation.h"
@@ -299,6 +301,31 @@ TEST_F(AnnotateCommand, SourceElsewhereAndHostile) {
   const auto made = report("--annotate work --source-map " + from + "=" + folder_);
   EXPECT_NE(made.output.find("line    12 \\x1b[31m"), std::string::npos) << made.output;
   EXPECT_EQ(made.output.find('\x1b'), std::string::npos);
+}
+
+// Asked by a program `debuginfod-find` of our own.
+TEST_F(AnnotateCommand, SourceOfADebuginfodServer) {
+  const std::string source = std::filesystem::path(WINDLASS_ANNOTATE_SOURCE).lexically_normal().string();
+  const std::string from = std::filesystem::path(source).parent_path().string(), program = folder_ + "/work";
+  if (test::run(fmt::format("cd / && c++ -O2 -g -w -Wl,--build-id=sha1 -ffile-prefix-map={}=/nowhere -o {} {}", from,
+                            program, source))
+          .status != 0)
+    GTEST_SKIP() << "no C++ compiler";
+  ASSERT_TRUE(exporter::write_pprof_file(sampled_work(program), folder_ + "/p.pb.gz").has_value());
+  std::ofstream(folder_ + "/debuginfod-find")
+      << "#!/bin/sh\ntest $1 = source || exit 1\necho $2 $3 >> " << folder_ << "/asked\necho " << source << "\n";
+  std::filesystem::permissions(folder_ + "/debuginfod-find", std::filesystem::perms::owner_all);
+  EXPECT_EQ(report("--annotate work").output.find("sum += square"), std::string::npos) << "nobody is asked";
+  ::setenv("DEBUGINFOD_URLS", "http://127.0.0.1:9/", 1);
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", (folder_ + ":" + path).c_str(), 1);
+  const auto made = report("--annotate work");
+  ::setenv("PATH", path.c_str(), 1);
+  ::unsetenv("DEBUGINFOD_URLS");
+  EXPECT_NE(made.output.find("12        sum += square(values[i]);"), std::string::npos) << made.output;
+  const std::string asked = test::run("cat " + folder_ + "/asked").output;
+  EXPECT_NE(asked.find(" /nowhere/annotate_work.cpp"), std::string::npos) << asked;
+  EXPECT_GE(asked.find(' '), 40U) << "a build id of SHA-1";
 }
 
 TEST_F(AnnotateCommand, WhatIsNotThere) {

@@ -29,7 +29,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/synthetic_profile.h"
-#include "symbols/debuginfod_find.h"
+#include "symbols/debuginfod_program.h"
 
 namespace windlass::test {
 namespace {
@@ -342,6 +342,20 @@ TEST_F(StaticDebuginfod, IsAskedByTheDigitsOfABuildId) {
   EXPECT_STREQ(text, "found");
   ::close(fd);
   EXPECT_EQ(asked(), "2 debuginfo 003b202fff\n");
+}
+
+TEST_F(StaticDebuginfod, IsAskedForSourcesByTheirFullPath) {
+  std::ofstream(folder_ / "found") << "found";
+  answer("echo " + (folder_ / "found").string());
+  const auto find = [](const char* path) {
+    return symbols::find_by_debuginfod("source", kBuildId, symbols::kDebuginfodPatience, path);
+  };
+  const int fd = find("/a b/$x;y.c");
+  EXPECT_GE(fd, 0);
+  ::close(fd);
+  EXPECT_EQ(find("x.c"), -1);
+  EXPECT_EQ(find("--help"), -1);
+  EXPECT_EQ(asked(), "3 source 003b202fff /a b/$x;y.c\n");
 }
 
 TEST_F(StaticDebuginfod, NothingIsFoundWhereItFails) {

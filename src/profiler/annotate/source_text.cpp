@@ -1,10 +1,25 @@
 #include "profiler/annotate/source_text.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "base/mapped_file.h"
+#include "os/descriptor.h"
 
 namespace windlass::annotate {
+
+namespace {
+
+bool read(const std::string& place, std::string& to) {
+  const auto file = MappedFile::read(place, SourceText::kMostBytes);
+  if (!file) return false;
+  to.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  return true;
+}
+
+}  // namespace
 
 std::vector<std::string> SourceText::places_of(const std::string& path) const {
   const std::string normal = std::filesystem::path(path).lexically_normal().string();  // "/a/b" of "/a/c/../b"
@@ -22,11 +37,11 @@ const std::vector<std::string_view>& SourceText::lines_of(const std::string& pat
   const auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;
   if (!is_new || path.empty()) return file.lines;
-  for (const std::string& place : places_of(path)) {
-    const auto bytes = MappedFile::read(place, kMostBytes);
-    if (!bytes) continue;
-    file.text.assign(reinterpret_cast<const char*>(bytes->bytes().data()), bytes->bytes().size());
-    break;
+  const auto places = places_of(path);
+  const bool is_here = std::ranges::any_of(places, [&](const std::string& place) { return read(place, file.text); });
+  if (!is_here && ask_) {
+    const os::Descriptor found(ask_(path));
+    if (found.get() >= 0) (void)read(fmt::format("/proc/self/fd/{}", found.get()), file.text);
   }
   for (std::string_view rest = file.text; !rest.empty();) {
     const std::size_t end = rest.find('\n');

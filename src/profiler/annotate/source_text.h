@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,7 +17,9 @@ class SourceText {
   // A path that begins with `first` is looked for with `second` in its place. The first pair that fits counts; files
   // are looked for where the debug information says, too.
   using Moves = std::vector<std::pair<std::string, std::string>>;
-  explicit SourceText(Moves moves) : moves_(std::move(moves)) {}
+  // A descriptor of a file that is in none of these places; -1: there is none. An empty function: nobody is asked.
+  using Ask = std::function<int(const std::string& path)>;
+  explicit SourceText(Moves moves, Ask ask = {}) : moves_(std::move(moves)), ask_(std::move(ask)) {}
 
   // Line 1 is the first. Empty: the file cannot be read, or has fewer lines.
   [[nodiscard]] std::string_view line(const std::string& path, std::uint32_t number);
@@ -34,6 +37,7 @@ class SourceText {
   [[nodiscard]] std::vector<std::string> places_of(const std::string& path) const;
 
   Moves moves_;
+  Ask ask_;
   std::map<std::string, File> files_;
 };
 
