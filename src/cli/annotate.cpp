@@ -27,7 +27,8 @@ void add_annotate_options(CLI::App& command, AnnotateArguments& to) {
             return mark == text.npos || mark == 0 ? "no FROM=TO: " + text : std::string();
           },
           "", ""))
-      ->type_name("FROM=TO");
+      ->type_name("FROM=TO")
+      ->needs("--annotate");
 }
 
 bool find_function(const profile::Profile& profile, std::string_view subject, profile::ValueType value,

@@ -1,5 +1,6 @@
 #include "cli/durations.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -30,6 +31,13 @@ std::string refuse_duration(const std::string& text) {
   return fmt::format("{} is no number of seconds above 0, nor a length of time such as 500ms or 1m", text);
 }
 
+// "0", "0.0", "0s"
+bool is_zero(std::string_view text) {
+  if (text.empty() || text.front() != '0') return false;
+  const std::size_t digits = std::min(text.find_first_not_of("0."), text.size());
+  return digits == text.size() || parse_duration("1" + std::string(text.substr(digits)));
+}
+
 std::uint64_t nanoseconds_of(const std::string& text) {
   return static_cast<std::uint64_t>(std::llround(parse_duration(text).value_or(0) * 1e9));
 }
@@ -41,7 +49,7 @@ CLI::Option* add_time(CLI::App& command, const std::string& name, std::optional<
   return command
       .add_option_function<std::string>(
           name, [&nanoseconds](const std::string& text) { nanoseconds = nanoseconds_of(text); }, help)
-      ->check([](const std::string& text) { return text == "0" ? std::string() : refuse_duration(text); })
+      ->check([](const std::string& text) { return is_zero(text) ? std::string() : refuse_duration(text); })
       ->type_name("TIME");
 }
 

@@ -178,6 +178,26 @@ bool go_together(const ReportArguments& options) {
   return true;
 }
 
+// False: says on stderr why not.
+bool can_be_compared(const ReportArguments& options, const Chosen& a, const Chosen& b) {
+  const auto text = [](const Chosen& one) {
+    return fmt::format("{} ({})", name_of(one.profile, one.value), unit_of(one.profile, one.value));
+  };
+  if (text(a) != text(b)) {
+    say("windlass: {} has {}, and {} has {}. Way out: --value, a value that both have\n", a.subject, text(a), b.subject,
+        text(b));
+    return false;
+  }
+  const auto& event_a = event_of(a.profile, a.value);
+  if (a.value.counts && options.normalise != exporter::Normalise::kSamples &&
+      event_a.period != event_of(b.profile, b.value).period) {
+    say("windlass: the samples of {} and {} stand for different values. Way out: --value {}, or --normalise samples\n",
+        a.subject, b.subject, event_a.name);
+    return false;
+  }
+  return true;
+}
+
 int run_report(ReportArguments& options) {
   if (!go_together(options)) return kUsage;
   int status = kDone;
@@ -192,11 +212,7 @@ int run_report(ReportArguments& options) {
     return kUsage;
   const auto second = options.diff ? choose(options, files.last(1), status) : std::nullopt;
   if (options.diff && !second) return status;
-  if (second && (name_of(first->profile, first->value) != name_of(second->profile, second->value))) {
-    say("windlass: {} has {}, and {} has {}. Way out: --value, a value that both have\n", first->subject,
-        name_of(first->profile, first->value), second->subject, name_of(second->profile, second->value));
-    return kUsage;
-  }
+  if (second && !can_be_compared(options, *first, *second)) return kUsage;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   return end_of(second ? write_difference(options, *first, *second, out) : write(options, *first, out), first->subject);
@@ -234,7 +250,8 @@ void register_report(CLI::App& app, int& status) {
           "--normalise", [options](const std::string& how) { options->normalise = kHow.at(how); },
           "with --diff: samples (shares of all, the default), time (a second of recording) or none (sums)")
       ->check(CLI::IsMember(kHow))
-      ->type_name("HOW");
+      ->type_name("HOW")
+      ->needs("--diff");
   add_selection_options(*command, options->selection);
   add_pdb_options(*command, options->pdb);
   command->add_option("--functions", options->functions, "rows of the function table")

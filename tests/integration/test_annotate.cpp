@@ -138,7 +138,8 @@ TEST(Annotate, RecursionCountsASampleOnce) {
   EXPECT_EQ(of.files[0].lines[0].weight.total, 7u);
   EXPECT_EQ(of.files[0].lines[1].weight.total, 7u);
   EXPECT_TRUE(of.parts.empty());
-  EXPECT_EQ(of.without_code.total, 14u) << "two addresses, each met by all";
+  EXPECT_EQ(of.without_code.total, 7u) << "a sample that has two of its addresses counts once";
+  EXPECT_EQ(of.without_code.self, 2u);
 }
 
 TEST(Annotate, ANameMeansOneFunction) {

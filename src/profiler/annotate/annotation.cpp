@@ -59,6 +59,7 @@ class Annotator {
   }
 
   Annotation run() {
+    find_code();
     for (const profile::Sample& sample : profile_.samples) add(sample);
     for (auto& [path, lines] : files_) add_file(path, lines);
     std::ranges::stable_sort(result_.files, std::ranges::greater(), [](const SourceFile& file) {
@@ -89,6 +90,8 @@ class Annotator {
       if (ends_here && sites_[at].level == 0) result_.weight.self += weight;
       if (ends_here) at_[at].self += weight;
       once_.add(at_[at].total, weight);
+      if (ends_here) code_[at]->self += weight;
+      once_.add(code_[at]->total, weight);
       add_line(profile_.locations[at], sites_[at].level, ends_here, weight);
     }
   }
@@ -122,21 +125,23 @@ class Annotator {
     std::vector<std::uint32_t> locations;
   };
 
-  void add_code() {
-    std::map<std::uint32_t, std::optional<CodeFile>> modules;
-    std::map<std::pair<std::uint32_t, std::uint64_t>, Part> parts;
+  // To which part each location that has the function belongs.
+  void find_code() {
+    code_.resize(sites_.size(), &result_.without_code);
     for (std::uint32_t i = 0; i < sites_.size(); ++i) {
-      if (at_[i].total == 0) continue;
       const profile::Location& location = profile_.locations[i];
-      const auto code = location.interpreted ? std::nullopt : code_at(location, modules);
-      Weight& sum = code ? parts.try_emplace({location.module, code->begin}, Part{*code, {}, {}}).first->second.weight
-                         : result_.without_code;
-      sum.self += at_[i].self;
-      sum.total += at_[i].total;
-      if (code) parts[{location.module, code->begin}].locations.push_back(i);
+      const auto code = !sites_[i].here() || location.interpreted ? std::nullopt : code_at(location);
+      if (!code) continue;
+      Part& part = parts_.try_emplace({location.module, code->begin}, Part{*code, {}, {}}).first->second;
+      part.locations.push_back(i);
+      code_[i] = &part.weight;
     }
+  }
+
+  void add_code() {
     std::vector<std::pair<std::uint32_t, const Part*>> order;
-    for (auto& [key, part] : parts) {
+    for (auto& [key, part] : parts_) {
+      if (part.weight.total == 0) continue;
       std::ranges::sort(part.locations, {}, [&](std::uint32_t at) { return profile_.locations[at].address; });
       order.emplace_back(key.first, &part);
     }
@@ -149,12 +154,11 @@ class Annotator {
     }
   }
 
-  std::optional<FunctionCode> code_at(const profile::Location& location,
-                                      std::map<std::uint32_t, std::optional<CodeFile>>& modules) const {
+  std::optional<FunctionCode> code_at(const profile::Location& location) {
     if (location.module >= profile_.modules.size()) return std::nullopt;
     const profile::Module& module = profile_.modules[location.module];
     if (module.is_kernel || module.pid != 0) return std::nullopt;
-    const auto [entry, is_new] = modules.try_emplace(location.module);
+    const auto [entry, is_new] = files_of_code_.try_emplace(location.module);
     if (is_new) entry->second = CodeFile::open(module);
     return entry->second ? entry->second->function_at(location.address) : std::nullopt;
   }
@@ -206,8 +210,11 @@ class Annotator {
   const profile::ValueType type_;
   const AnnotateOptions& options_;
   const std::vector<bool> wanted_;
-  std::vector<Site> sites_;  // of each location
-  std::vector<Weight> at_;   // of each location that has the function
+  std::vector<Site> sites_;                                         // of each location
+  std::vector<Weight> at_;                                          // of each location that has the function
+  std::map<std::uint32_t, std::optional<CodeFile>> files_of_code_;  // by module; they have the bytes of `parts_`
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Part> parts_;   // by module and begin
+  std::vector<Weight*> code_;                                       // of each location: its part's, or without_code
   std::map<std::string, std::map<std::uint32_t, Line>> files_;
   OnceASample once_;
   Annotation result_;

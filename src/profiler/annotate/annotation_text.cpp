@@ -61,7 +61,7 @@ class TextForm {
                        grouped(annotation_.more_parts)));
     if (annotation_.without_code.total != 0)
       note(fmt::format(
-          "{} of it without instructions: the file of the code is missing, is another one, or there is none",
+          "{} of all samples without instructions: the file of the code is missing, is another one, or there is none",
           share(annotation_.without_code.total)));
   }
 

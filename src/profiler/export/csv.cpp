@@ -9,8 +9,10 @@ namespace windlass::exporter {
 
 std::string csv_cell(std::string_view text) {
   std::string safe = shown(text);
-  if (!safe.empty() && std::string_view("=+-@").find(safe.front()) != std::string_view::npos) safe.insert(0, 1, '\'');
-  if (safe.find_first_of(",\"") == std::string::npos) return safe;
+  const std::size_t first = safe.find_first_not_of(' ');
+  if (first != std::string::npos && std::string_view("=+-@").find(safe[first]) != std::string_view::npos)
+    safe.insert(0, 1, '\'');
+  if (safe.find_first_of(",;\"") == std::string::npos) return safe;
   std::string cell = "\"";
   for (const char c : safe) cell.append(c == '"' ? 2 : 1, c);
   return cell + '"';

@@ -31,8 +31,31 @@ struct FunctionSums {
   Sums self, total;
 };
 
-// Of each frame.
-std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type) {
+// How many draws a sample is, and the sum of their squares.
+struct Draws {
+  std::uint64_t count = 1;
+  double squares = 0;
+};
+
+// - Counts of allocations are estimates: a sample of 512 KiB may count as 10,000 blocks, but was drawn once.
+// - Waits are as long as their times say. Without times they count as equally long.
+Draws draws_of(const profile::Profile& profile, const profile::Sample& sample, profile::ValueType type,
+               std::uint64_t weight) {
+  const auto square = [](double x) { return x * x; };
+  const profile::Event& event = profile.events[sample.event];
+  if (event.unit == "bytes") return {1, square(static_cast<double>(weight))};
+  const std::uint64_t count = std::max<std::uint64_t>(sample.count, 1);
+  if (!type.counts && event.period == 0 && sample.times == count) {
+    double squares = 0;
+    for (const profile::SampleTime& time : times_of(profile, sample))
+      squares += square(static_cast<double>(time.lasted));
+    return {count, squares};
+  }
+  return {count, square(static_cast<double>(weight)) / static_cast<double>(count)};
+}
+
+// Of each frame; `all` of all samples.
+std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type, Sums& all) {
   std::vector<FunctionSums> sums(frames.size());
   std::vector<std::size_t> last(frames.size(), ~std::size_t{0});
   std::vector<std::uint32_t> path;
@@ -40,8 +63,8 @@ std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frame
     const profile::Sample& sample = profile.samples[i];
     const std::uint64_t weight = weight_of(profile, sample, type);
     if (weight == 0) continue;
-    const std::uint64_t count = std::max<std::uint64_t>(sample.count, 1);
-    const double squares = static_cast<double>(weight) * static_cast<double>(weight) / static_cast<double>(count);
+    const auto [count, squares] = draws_of(profile, sample, type, weight);
+    all.add(weight, count, squares);
     frames.path_of(sample, path);
     sums.resize(frames.size());
     last.resize(frames.size(), ~std::size_t{0});
@@ -58,15 +81,20 @@ struct Both {
   TwoSums self, total;
 };
 
-void add_side(const profile::Profile& profile, profile::ValueType type, bool is_a,
-              std::map<std::pair<std::string, bool>, Both>& all) {
+// The name; is it the kernel's; of an address without a name, in which file.
+using FunctionKey = std::tuple<std::string, bool, std::string>;
+
+// Returns the sum of all samples' squares.
+double add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
   Frames frames(profile);
-  const auto sums = sums_of(profile, frames, type);
+  Sums of_all;
+  const auto sums = sums_of(profile, frames, type, of_all);
   for (std::uint32_t id = 0; id < frames.size(); ++id) {
     const Frame& frame = frames[id];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
     const bool is_kernel = !frame.modules.empty() && profile.modules[frame.module].is_kernel;
-    Both& both = all[{frame.name, is_kernel}];
+    const bool is_address = Frames::is_of_module(frame) && frame.module < profile.modules.size();
+    Both& both = all[{frame.name, is_kernel, is_address ? profile.modules[frame.module].path : std::string()}];
     (is_a ? both.difference.in_a : both.difference.in_b) = true;
     for (const std::uint32_t module : frame.modules) {
       auto& modules = both.difference.modules;
@@ -82,6 +110,7 @@ void add_side(const profile::Profile& profile, profile::ValueType type, bool is_
     add(sums[id].self, both.difference.self, both.self);
     add(sums[id].total, both.difference.total, both.total);
   }
+  return of_all.squares;
 }
 
 double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise normalise) {
@@ -112,21 +141,22 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
     return fail(ErrorCode::kUnsupported, "a profile that does not say how long it took has no values a second", 0);
   result.a.divisor = divisor_of(a, result.a.sum, normalise);
   result.b.divisor = divisor_of(b, result.b.sum, normalise);
-  std::map<std::pair<std::string, bool>, Both> all;
-  add_side(a, type_of_a, true, all);
-  add_side(b, type_of_b, false, all);
+  std::map<FunctionKey, Both> all;
+  const double squares = add_side(a, type_of_a, true, all) + add_side(b, type_of_b, false, all);
   std::vector<TwoSums> sums;
   for (const auto& [key, both] : all) {
     sums.push_back(both.self);
     sums.push_back(both.total);
   }
-  const auto found = significance_of(
-      sums, {.a = result.a.divisor, .b = result.b.divisor, .are_totals = normalise == Normalise::kSamples});
+  const auto found = significance_of(sums, {.a = result.a.divisor,
+                                            .b = result.b.divisor,
+                                            .are_totals = normalise == Normalise::kSamples,
+                                            .squares = squares});
   result.tests = found.tests;
   result.noise = found.noise;
   std::size_t at = 0;
   for (auto& [key, both] : all) {
-    both.difference.name = key.first;
+    both.difference.name = std::get<0>(key);
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
       numbers->difference =
           static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;

@@ -60,6 +60,8 @@ class DiffWriter {
   // A share in percent, or an amount.
   [[nodiscard]] std::string number(double normalised) const {
     if (difference_.normalise == Normalise::kSamples) return fmt::format("{:.2f}%", 100 * normalised);
+    if (difference_.normalise == Normalise::kTime && difference_.unit == "count" && normalised < 100)
+      return fmt::format("{:.2f}", normalised);
     return amount(static_cast<std::uint64_t>(std::llround(normalised)), difference_.unit);
   }
   [[nodiscard]] std::string signed_number(double normalised) const {

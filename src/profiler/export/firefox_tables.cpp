@@ -28,6 +28,7 @@ std::uint64_t pair_key(std::uint32_t a, std::uint32_t b) { return std::uint64_t{
 
 // The build id as Breakpad has it: 16 bytes as a GUID, of which the first three fields are little-endian, and an age.
 std::string breakpad_id(std::string id) {
+  if (!std::ranges::all_of(id, [](unsigned char digit) { return std::isxdigit(digit) != 0; })) id.clear();
   id.resize(32, '0');
   constexpr std::size_t kOrder[] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
   std::string text;

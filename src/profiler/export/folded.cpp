@@ -31,7 +31,7 @@ Expected<void> write_folded(const profile::Profile& profile, TextWriter& out, pr
   std::uint32_t node = nodes[0].first_child;
   while (node != profile::kNone) {
     line.resize(ends.back());
-    if (!line.empty()) line += ';';
+    if (ends.size() > 1) line += ';';
     std::string& name = names[nodes[node].frame];
     if (name.empty()) name = folded_name(frames[nodes[node].frame].name);
     line += name;

@@ -62,13 +62,22 @@ bool Frames::is_of_module(const Frame& frame) { return frame.kind == FrameKind::
 
 bool Frames::is_same(const Frame& a, const Frame& b) const {
   return a.kind == b.kind && a.name == b.name && is_kernel(a.module) == is_kernel(b.module) &&
-         (a.module == b.module || !is_of_module(a));
+         (!is_of_module(a) || is_same_file(a.module, b.module));
+}
+
+// A file may be mapped in several ways.
+bool Frames::is_same_file(std::uint32_t a, std::uint32_t b) const {
+  if (a == b || a >= profile_.modules.size() || b >= profile_.modules.size()) return a == b;
+  return profile_.modules[a].path == profile_.modules[b].path &&
+         profile_.modules[a].build_id == profile_.modules[b].build_id;
 }
 
 std::uint32_t Frames::intern(Frame frame) {
   if (frames_.size() * 2 >= slots_.size()) grow();
   auto hash = static_cast<std::uint32_t>(std::hash<std::string_view>()(frame.name));
-  if (is_of_module(frame)) hash += frame.module * 0x9e3779b9u;
+  if (is_of_module(frame) && frame.module < profile_.modules.size())
+    hash +=
+        static_cast<std::uint32_t>(std::hash<std::string_view>()(profile_.modules[frame.module].path)) * 0x9e3779b9u;
   std::size_t at = hash & (slots_.size() - 1);
   for (; slots_[at].id != kNone; at = (at + 1) & (slots_.size() - 1)) {
     const std::uint32_t id = slots_[at].id;

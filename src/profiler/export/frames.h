@@ -50,6 +50,8 @@ class Frames {
   void begin_path(const profile::Sample& sample, std::vector<std::uint32_t>& path);
   [[nodiscard]] const Frame& operator[](std::uint32_t id) const { return frames_[id]; }
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
+  // True for an address without a name: its frame is another one in each module.
+  [[nodiscard]] static bool is_of_module(const Frame& frame);
 
  private:
   struct Slot {
@@ -57,8 +59,8 @@ class Frames {
     std::uint32_t id = profile::kNone;
   };
   [[nodiscard]] bool is_kernel(std::uint32_t module) const;
-  [[nodiscard]] static bool is_of_module(const Frame& frame);
   [[nodiscard]] bool is_same(const Frame& a, const Frame& b) const;
+  [[nodiscard]] bool is_same_file(std::uint32_t a, std::uint32_t b) const;
   void grow();
   void settle_modules();
   std::uint32_t of_comm(std::uint32_t comm);

@@ -67,6 +67,18 @@ std::vector<std::uint32_t> merge_label_sets(profile::Profile& to, const profile:
   });
 }
 
+std::uint64_t value_of(const profile::Profile& profile, const profile::Sample& sample) {
+  const std::uint64_t period = profile.events[sample.event].period;
+  return period != 0 ? sample.count * period : sample.value;
+}
+
+// Recordings at different rates have no period in common. Each sample keeps what it stands for.
+void spell_out_values(profile::Profile& profile, std::uint32_t event) {
+  for (profile::Sample& sample : profile.samples)
+    if (sample.event == event) sample.value = value_of(profile, sample);
+  profile.events[event].period = 0;
+}
+
 }  // namespace
 
 void merge_into(profile::Profile& to, const profile::Profile& from) {
@@ -79,16 +91,20 @@ void merge_into(profile::Profile& to, const profile::Profile& from) {
   });
   const auto locations = merge_locations(to, from, modules, functions);
   const auto events = places_of(to.events, from.events, [](const profile::Event& event) {
-    return key({event.name, event.unit, event.counted}, {event.period});
+    return key({event.name, event.unit, event.counted}, {});
   });
+  for (std::size_t i = 0; i < events.size(); ++i)
+    if (to.events[events[i]].period != from.events[i].period) spell_out_values(to, events[i]);
   const auto label_sets = merge_label_sets(to, from, strings);
   // Times count from the start of one recording.
   to.times.clear();
+  for (profile::Event& event : to.events) event.per_time = 0;
   for (profile::Sample& sample : to.samples) sample.first_time = sample.times = 0;
   to.samples.reserve(to.samples.size() + from.samples.size());
   for (profile::Sample sample : from.samples) {
     for (std::uint32_t& location : sample.locations) location = place(locations, location);
     sample.comm = place(strings, sample.comm);
+    sample.value = value_of(from, sample);
     sample.event = events[sample.event];
     sample.labels = label_sets[sample.labels];
     sample.first_time = sample.times = 0;

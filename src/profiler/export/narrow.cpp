@@ -30,7 +30,8 @@ class Pattern {
   Pattern& operator=(const Pattern&) = delete;
 
   [[nodiscard]] bool fits(const std::string& name) const {
-    return ::regexec(&compiled_, name.c_str(), 0, nullptr, 0) == 0;
+    regmatch_t whole{.rm_so = 0, .rm_eo = static_cast<regoff_t>(name.size())};  // a name may have zeroes in it
+    return ::regexec(&compiled_, name.c_str(), 0, &whole, REG_STARTEND) == 0;
   }
   // Empty: the expression is one.
   [[nodiscard]] std::string error() const {
@@ -168,10 +169,12 @@ class FrameFilter {
     std::map<Part, std::uint32_t> parts;
     for (profile::Sample& sample : profile_.samples) {
       auto& stack = sample.locations;
-      if (fit == kCallersOf)
+      if (fit == kCallersOf) {
         stack.erase(stack.begin(), std::ranges::find_if(stack, has));
-      else
+      } else {
         stack.erase(std::find_if(stack.rbegin(), stack.rend(), has).base(), stack.end());
+        if (profile::is_truncated(sample.end)) sample.end = WL_END_COMPLETE;  // what is missing was above
+      }
       std::uint32_t& edge = fit == kCallersOf ? stack.front() : stack.back();
       edge = part_of(edge, fit, parts);
     }

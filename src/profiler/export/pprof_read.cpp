@@ -214,6 +214,7 @@ class PprofReader {
   }
   // Where values are not a multiple of the period, each counts as it is.
   void settle_periods() {
+    if (negative_ != 0) profile_.comments.push_back(fmt::format("{} values below 0 were read as 0", negative_));
     for (std::size_t i = 0; i < varies_.size(); ++i)
       if (varies_[i]) profile_.events[i].period = 0;
   }
@@ -357,6 +358,7 @@ class PprofReader {
     }
     sample.labels = intern_labels();
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
+    negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
     bool added = false;
     for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event)
       added |= add_values(event, sample, any, added);
@@ -497,6 +499,7 @@ class PprofReader {
   std::vector<std::string_view> strings_;
   std::vector<Type> types_;                // of the values, in their order
   std::vector<EventValues> event_values_;  // of each event
+  std::uint64_t negative_ = 0;             // values of samples
   std::vector<bool> varies_;               // of each event: a value was no multiple of the period
   std::vector<Sums> sums_;                 // of each event: of all samples
   Type period_type_;

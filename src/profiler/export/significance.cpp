@@ -26,11 +26,11 @@ double square(double x) { return x * x; }
 Test test_of(std::size_t index, const TwoSums& sums, const Divisors& by) {
   const double all = by.a + by.b;
   const double mean = (sums.a + sums.b) / all;
-  const double squares = sums.a_squares + sums.b_squares;
-  const double variance = squares / all * (1 / by.a + 1 / by.b);
-  // Of a share: what is in the function is not outside.
-  const double outside = by.are_totals ? std::max(0.0, 1 - mean) : 1;
-  return {index, sums.b / by.b - sums.a / by.a, variance * outside, 2 * square(mean * outside),
+  const double inside = sums.a_squares + sums.b_squares;
+  const double outside = by.are_totals ? std::max(0.0, by.squares - inside) : 0;
+  const double rest = by.are_totals ? std::max(0.0, 1 - mean) : 1;
+  const double variance = (square(rest) * inside + square(mean) * outside) / all * (1 / by.a + 1 / by.b);
+  return {index, sums.b / by.b - sums.a / by.a, variance, 2 * square(mean * rest),
           sums.samples >= kSamplesOfFit && sums.a > 0 && sums.b > 0};
 }
 

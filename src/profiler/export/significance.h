@@ -17,6 +17,7 @@ struct TwoSums {
 struct Divisors {
   double a = 1, b = 1;
   bool are_totals = true;  // of the same values, so that a sum is a share
+  double squares = 0;      // with `are_totals`: of all samples of both profiles
 };
 
 struct Significance {
@@ -33,7 +34,8 @@ inline constexpr double kSamplesInBurst = 2;
 
 // A test of two proportions (or, without totals, of two rates) for each sum of kLeastSamples. The variance of a
 // difference has two parts:
-// - That of counting, times kSamplesInBurst.
+// - That of counting, times kSamplesInBurst. Of a share p: (1 - p)^2 of the squares in the function, and p^2 of those
+//   outside. A single heavy sample elsewhere moves every share.
 // - That of the program: it does not take the same time in each run. Most functions of two recordings did not change.
 // So
 //   this part is fitted to the differences themselves: three quarters of those with 50 samples, on both sides, are as

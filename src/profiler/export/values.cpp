@@ -1,6 +1,7 @@
 #include "profiler/export/values.h"
 
 #include <algorithm>
+#include <map>
 
 namespace windlass::exporter {
 
@@ -21,11 +22,17 @@ std::vector<NamedValue> named_values(const profile::Profile& profile) {
     const auto same = [&](profile::ValueType other) { return name_of(profile, other) == name; };
     named.push_back({std::ranges::count_if(types, same) > 1 ? long_name(profile, type) : name, type});
   }
+  // Files of other programs may have two events of one name.
+  std::map<std::string, unsigned> seen;
+  for (NamedValue& one : named)
+    if (const unsigned number = ++seen[one.name]; number > 1) one.name += "#" + std::to_string(number);
   return named;
 }
 
 std::vector<NamedValue> values_named(const profile::Profile& profile, std::string_view name) {
   std::vector<NamedValue> found = named_values(profile);
+  const auto by_name = std::ranges::find(found, name, &NamedValue::name);
+  if (by_name != found.end()) return {*by_name};
   const auto by_long =
       std::ranges::find_if(found, [&](const auto& one) { return long_name(profile, one.type) == name; });
   if (by_long != found.end()) return {*by_long};

@@ -10,7 +10,7 @@
 namespace windlass::exporter {
 
 struct NamedValue {
-  std::string name;  // "off-cpu"; "EVENT/VALUE" if other values have the name, too: "wall/samples"
+  std::string name;  // "off-cpu"; "EVENT/VALUE" if other values have the name, too: "wall/samples", "wall/samples#2"
   profile::ValueType type;
 };
 

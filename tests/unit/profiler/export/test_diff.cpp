@@ -175,6 +175,65 @@ TEST(Significance, TimesThatVaryFromRunToRun) {
   EXPECT_NEAR(noise, 0.05, 0.02);
 }
 
+// A sample of an allocation counts as many: it is one draw for all that.
+TEST(Diff, EstimatedCountsAreFewDraws) {
+  auto a = profile_of({{"f", 50'000}, {"g", 1'000'000}}), b = profile_of({{"f", 20'000}, {"g", 1'000'000}});
+  for (Profile* p : {&a, &b}) {
+    p->events = {{.name = "alloc_space", .unit = "bytes", .counted = "alloc_objects"}};
+    for (profile::Sample& sample : p->samples) sample.value = sample.count * 16;
+  }
+  EXPECT_EQ(difference(a, b).differing, 0u);
+  auto found = difference_of(a, {0, false}, b, {0, false}, Normalise::kSamples);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->differing, 0u);
+}
+
+// One long wait elsewhere makes every other share smaller.
+TEST(Diff, AHeavySampleMovesEveryShare) {
+  const auto waits = [](std::uint64_t heavy) {
+    auto p = profile_of({{"f", 1000}, {"g", 1000}, {"h", 1}});
+    p.events = {{.name = "off-cpu", .counted = "waits"}};
+    for (profile::Sample& sample : p.samples) sample.value = sample.count * 1'000'000;
+    p.samples[2].value = heavy;
+    return p;
+  };
+  auto found = difference_of(waits(1'000'000), {0, false}, waits(20'000'000'000), {0, false}, Normalise::kSamples);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->differing, 0u);
+}
+
+// How long each wait was is known by its times.
+TEST(Diff, WaitsAreAsLongAsTheirTimesSay) {
+  const auto waits = [](std::uint64_t longest) {
+    auto p = profile_of({{"f", 1000}, {"g", 1000}});
+    p.events = {{.name = "off-cpu", .counted = "waits", .per_time = 1}};
+    for (profile::Sample& sample : p.samples) {
+      sample.first_time = p.times.size();
+      sample.times = 1000;
+      for (int i = 0; i < 1000; ++i) p.times.push_back({0, 1'000'000});
+      sample.value = 1'000'000'000;
+    }
+    p.times[0].lasted = longest;
+    p.samples[0].value += longest - 1'000'000;
+    return p;
+  };
+  auto found = difference_of(waits(1'000'000), {0, false}, waits(1'000'000'000), {0, false}, Normalise::kSamples);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->differing, 0u);
+}
+
+TEST(Diff, EqualOffsetsOfTwoFilesAreTwoFunctions) {
+  Profile p;
+  p.strings = {"prog"};
+  p.events.front().period = 1;
+  p.modules = {{.path = "/a/l.so"}, {.path = "/b/l.so"}};
+  p.locations = {{.module = 0, .address = 16}, {.module = 1, .address = 16}};
+  p.samples = {{.locations = {0, 1}, .count = 100, .pid = 1, .tid = 1, .comm = 0}};
+  const auto found = difference(p, p);
+  ASSERT_EQ(found.functions.size(), 2u);
+  for (const auto& one : found.functions) EXPECT_EQ(one.total.a, 100u);
+}
+
 TEST(Significance, OfNothing) {
   EXPECT_EQ(significance_of({}, {}).tests, 0u);
   const auto found = significance_of({{5, 0, 5, 0, 5}, {1000, 0, 1000, 0, 1000}}, {0, 0, true});

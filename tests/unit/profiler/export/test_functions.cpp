@@ -74,6 +74,21 @@ TEST(Functions, KernelsAndUnnamedAddressesStayApart) {
   EXPECT_EQ(functions.find("[jit]")->second["self"], 64 + 128);
 }
 
+TEST(Functions, AFileMappedTwiceIsOneFile) {
+  profile::Profile p;
+  p.strings = {"prog"};
+  p.events.front().period = 1;
+  p.modules = {{.path = "/l.so", .build_id = "12", .end = 1},
+               {.path = "/l.so", .build_id = "12", .end = 2},
+               {.path = "/l.so", .build_id = "34", .end = 2}};
+  p.locations = {{.module = 0, .address = 16}, {.module = 1, .address = 16}, {.module = 2, .address = 16}};
+  for (std::uint32_t i = 0; i < 3; ++i)
+    p.samples.push_back({.locations = {i}, .count = i + 1, .pid = 1, .tid = 1, .comm = 0});
+  const auto functions = functions_of(p);
+  ASSERT_EQ(functions.count("l.so+0x10"), 2u);
+  EXPECT_EQ(functions.find("l.so+0x10")->second["self"], 3u);
+}
+
 TEST(Functions, TheTableNamesTheModules) {
   std::string text;
   TextWriter out(&text);

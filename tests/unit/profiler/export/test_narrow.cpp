@@ -81,6 +81,17 @@ TEST(Narrow, CutsAtAFunction) {
   EXPECT_EQ(narrowed({.callers_of = "lib.so+0x60"}), "worker;main;run(int);lib.so+0x60 8\n");
 }
 
+TEST(Narrow, NamesWithZeroesAndCallersThatAreMissing) {
+  Profile p = calls();
+  p.functions[5].name = std::string("other\0evil", 10);
+  ASSERT_FALSE(narrow(p, {.ignore = "evil"}).has_value());
+  EXPECT_EQ(folded(p).find("other"), std::string::npos);
+  p = calls();
+  for (profile::Sample& sample : p.samples) sample.end = WL_END_NO_ROW;
+  ASSERT_FALSE(narrow(p, {.callees_of = "other"}).has_value());
+  EXPECT_EQ(folded(p), "helper;other 4\n");
+}
+
 TEST(Narrow, SaysWhatIsNotThere) {
   const auto problem = [](const Narrowing& wanted) {
     Profile p = calls();
@@ -126,15 +137,27 @@ TEST(Merge, KeepsWhatOnlyOneHas) {
   events.lost = 3;
   events.comments = {"a comment"};
   merge_into(both, events);
-  EXPECT_EQ(both.events.size(), 3u) << "a period of its own makes another event";
-  EXPECT_EQ(folded(both, {2, false}), folded(testing::events_profile(), {1, false}));
-  EXPECT_EQ(folded(both, {1, true}), folded(testing::events_profile(), {0, true}));
-  EXPECT_EQ(folded(both), folded(calls()));
+  EXPECT_EQ(both.events.size(), 2u);
+  EXPECT_EQ(both.events[0].period, 0u) << "they have no period in common";
+  EXPECT_EQ(totals_of(both, {0, true}).samples, 15u + 40u);
+  EXPECT_EQ(totals_of(both, {0, false}).samples, 15u * 1000 + 40u * 1'000'000);
+  EXPECT_EQ(folded(both, {1, false}), folded(testing::events_profile(), {1, false}));
   EXPECT_EQ(label_values(both, "reason"), (std::vector<std::string>{"futex", "page fault"}));
   EXPECT_EQ(both.start_unix_ns, 400u);
   EXPECT_EQ(both.duration_ns, 1'000'000'000u);
   EXPECT_EQ(both.lost, 3u);
   EXPECT_EQ(both.comments, std::vector<std::string>{"a comment"});
+}
+
+TEST(Merge, TimesOfOneRecordingAreNoneOfTwo) {
+  Profile both = calls(), other = calls();
+  for (Profile* p : {&both, &other}) {
+    p->events[0].per_time = 1;
+    p->times = {{5, 0}};
+    p->samples[0].times = 1;
+  }
+  merge_into(both, other);
+  EXPECT_FALSE(has_times(both));
 }
 
 TEST(Merge, LargeProfiles) {
