@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "lookup/sources/unwind_source.h"
+#include "lookup/sources/name_source.h"
 #include "runtimes/v8/wasm_map.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
