@@ -213,9 +213,10 @@ TEST_F(Locks, ShortWaitsAreLeftOutIfAskedFor) {
 TEST_F(Locks, OfTheKernelAreLocks) {
   const Profile profile = record("--lock --lock-holders", fmt::format("{} kernel", WINDLASS_LOCKS));
   EXPECT_GE(sum_of(profile, "lock", "append_byte", "write_much").count, 1u) << output_;
+  // Others may be for the memory map, which the recorder reads.
   for (const Sample& sample : profile.samples) {
-    if (profile.events[sample.event].name != "lock") continue;
-    EXPECT_EQ(has_frame(profile, sample, "append_byte"), has_frame(profile, sample, "rwsem_down_write_slowpath"));
+    if (profile.events[sample.event].name != "lock" || !has_frame(profile, sample, "append_byte")) continue;
+    EXPECT_TRUE(has_frame(profile, sample, "rwsem_down_write_slowpath"));
   }
 }
 

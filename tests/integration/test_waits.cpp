@@ -133,9 +133,13 @@ TEST_F(Waits, AddUpToTheWallClock) {
 
 // These have left their CPU before anybody looked. Their stacks are read while they wait.
 TEST_F(Waits, ThreadsThatWaitAlreadyAreFound) {
-  const std::string begin_ms = emulated() ? "25000" : "2500";  // to start a recording takes seconds there
+  const std::string log = folder_ + "/log";
+  // To start a recording takes seconds on some machines, so the program waits until it has begun.
   const Profile profile =
-      record(WINDLASS_WAITS " 3 " + begin_ms + " & child=$!; sleep 0.3; $WINDLASS --off-cpu -p $child; wait");
+      record(fmt::format(WINDLASS_WAITS " 3 600000 & child=$!; sleep 0.3; $WINDLASS --off-cpu -p $child > {} 2>&1 & "
+                                        "for i in $(seq 3000); do grep -q ' samples' {} && break; sleep 0.1; done; "
+                                        "sleep 0.5; kill -USR1 $child; wait; cat {}",
+                         log, log, log));
   const std::vector<Thread> threads = threads_in(output_);
   ASSERT_EQ(threads.size(), 3u) << output_;
   for (const Thread& thread : threads) {
@@ -155,7 +159,9 @@ TEST_F(Waits, GoOnUntilTheRecordingEnds) {
     if (sample.event == 1) by_thread[sample.tid] += static_cast<double>(sample.value);
   ASSERT_EQ(by_thread.size(), 3u) << output_;
   for (const auto& [tid, ns] : by_thread)
-    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns), 0.05 * static_cast<double>(profile.duration_ns)) << tid;
+    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns),
+                (emulated() ? 0.2 : 0.05) * static_cast<double>(profile.duration_ns))
+        << tid;
 }
 
 TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
@@ -182,6 +188,9 @@ TEST_F(Waits, AStoppedThreadIsSaidToBe) {
 
 // A tracepoint that lies in the work of the program of waits itself does not mix the samples up.
 TEST_F(Waits, AreThemselvesBesideATracepointInTheirWork) {
+#ifndef __x86_64__
+  GTEST_SKIP() << "the tracepoint is one of x86-64";
+#endif
   events_ = 3;
   const Profile profile =
       record("$WINDLASS -e cpu -e off-cpu -e exceptions:page_fault_kernel -- " WINDLASS_WAITS " 60");
@@ -195,20 +204,23 @@ TEST_F(Waits, AreThemselvesBesideATracepointInTheirWork) {
 // However many there are: the time stays, stacks are walked up to a bound.
 TEST_F(Waits, ManySwitchesKeepTheirTime) {
   const Profile profile = record("$WINDLASS --off-cpu -- " WINDLASS_SWITCHES " 2");
-  double sum = 0, bounded = 0;
-  std::map<std::uint32_t, double> by_thread;
-  for (const Sample& sample : profile.samples) {
-    const double ns = static_cast<double>(sample.event == 1 ? sample.value : sample.count * profile.events[0].period);
-    by_thread[sample.tid] += ns;
-    if (sample.event != 1) continue;
-    sum += ns;
-    if (sample.end == WL_END_NO_TIME) bounded += ns;
+  std::size_t threads = 0;
+  std::istringstream lines(output_);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::uint32_t tid = 0;
+    double wall = 0, cpu = 0;
+    if (!(words >> tid >> wall >> cpu)) continue;
+    ++threads;
+    EXPECT_NEAR(waited(profile, tid), wall - cpu, (emulated() ? 0.2 : 0.1) * wall) << tid;
   }
-  ASSERT_EQ(by_thread.size(), 2u) << output_;
-  for (const auto& [tid, ns] : by_thread)
-    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns),
-                (emulated() ? 0.6 : 0.1) * static_cast<double>(profile.duration_ns))
-        << tid;
+  EXPECT_EQ(threads, 2u) << output_;
+  double sum = 0, bounded = 0;
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != 1) continue;
+    sum += static_cast<double>(sample.value);
+    if (sample.end == WL_END_NO_TIME) bounded += static_cast<double>(sample.value);
+  }
   fmt::print("{:.2f}% of {:.2f} s without a stack; {}", 100 * bounded / sum, sum / 1e9, output_);
 }
 

@@ -1,10 +1,12 @@
 // Threads that wait in known functions, for times that they measure themselves.
 //   waits ROUNDS [BEGIN_MS]
-// Waits BEGIN_MS in all threads first, so that a recording can find them waiting. Prints a line for each thread:
+// Waits BEGIN_MS in all threads first, so that a recording can find them waiting. SIGUSR1 ends this. Prints a line for
+// each thread:
 //   TID NAME WALL_NS CPU_NS SLEEP_NS LOCK_NS READ_NS
 // WALL and CPU are of the thread; the others are what it waited in wait_sleep(), wait_lock() and wait_read(), without
 // the CPU time that it had meanwhile.
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +29,9 @@ std::int64_t cpu_clock() { return ns_of(CLOCK_THREAD_CPUTIME_ID); }
 int rounds, begin_ms;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 int pipe_ends[2];
+volatile sig_atomic_t woken;
+
+void wake(int) { woken = 1; }
 
 void sleep_ms(int ms) {
   const timespec time{ms / 1000, (ms % 1000) * 1'000'000L};
@@ -114,10 +119,13 @@ int main(int argc, char** argv) {
   const Begin begun;
   Waited waited;
   if (pipe(pipe_ends) != 0) return 1;
+  signal(SIGUSR1, wake);
   pthread_t threads[2];
   pthread_create(&threads[0], nullptr, sleeper, nullptr);
   pthread_create(&threads[1], nullptr, reader, nullptr);
   wait_begin();
+  for (const pthread_t thread : threads)
+    if (woken) pthread_kill(thread, SIGUSR1);
   for (int i = 0; i < rounds; ++i) {
     pthread_mutex_lock(&lock);
     measure(waited.sleep, wait_sleep);
