@@ -171,7 +171,7 @@ void register_top(CLI::App& app, int& status) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(exporter::kTopViews), std::end(exporter::kTopViews))))
       ->type_name("VIEW");
   command->add_option("--filter", arguments->filter, "show rows with this text only, in small or capital letters")
-      ->type_name("TEXT");
+      ->type_name("PART");
   command
       ->add_option("--batch", arguments->pages,
                    "print so many pages, one a second, as text; 0: until the end, as without a terminal")

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
+#include "cli/terminal_description.h"
 
 namespace windlass::cli {
 namespace {
@@ -91,11 +92,16 @@ std::expected<TopTerminal, std::string> TopTerminal::open() {
   std::setlocale(LC_CTYPE, "");
   std::signal(SIGTSTP, SIG_IGN);  // the recording would stop with it
   const char* name = std::getenv("TERM");
-  if (newterm(nullptr, stdout, stdin) == nullptr)
-    return std::unexpected(
-        fmt::format("there is no description of the terminal '{}' (TERM). Way out: install ncurses-base, or print text "
-                    "with --batch",
-                    name != nullptr ? name : ""));
+  bool is_open = newterm(nullptr, stdout, stdin) != nullptr;
+  if (!is_open) {
+    setenv("TERMINFO", terminal_description().c_str(), 1);
+    is_open = newterm(kOwnTerminal, stdout, stdin) != nullptr;
+  }
+  if (!is_open || tigetstr("cup") == nullptr) {
+    if (is_open) endwin();
+    return std::unexpected(fmt::format("the terminal '{}' (TERM) cannot place text. Way out: print text with --batch",
+                                       name != nullptr ? name : ""));
+  }
   TopTerminal terminal;
   terminal.open_ = true;
   terminal.utf8_ = std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0;

@@ -168,9 +168,20 @@ def check_end(pid):
     top.wait_for(r"the recording has ended")
     expect("burnt" not in top.text(), "the command's output is not shown")
     expect(top.end() == 0, "q ends it")
-    top = Top("-p", pid, environment={"TERM": "no-such-terminal"})
-    expect(top.end(keys="") == 3, "an unknown terminal is refused")
-    expect(b"no description of the terminal 'no-such-terminal'" in top.written, "the message names the terminal")
+    top = Top("-p", pid, environment={"TERM": "no-such-terminal"})  # by the description that the command has itself
+    top.wait_for(r"\d\d\.\d\d% .*  burn +busy")
+    top.press("\x1b[B")
+    top.press("2")
+    top.wait_for(rf"100\.00% +{pid}  busy")
+    expect(b"\x1b[31m" in top.written, "colours on an unknown terminal")
+    expect(top.end() == 0, "q ends it")
+    top = Top("-p", pid, environment={"TERM": "vt100"})
+    top.wait_for(r"burn")
+    expect(not re.search(rb"\x1b\[3\dm", top.written), "no colours on a terminal without")
+    expect(top.end() == 0, "q ends it")
+    top = Top("-p", pid, environment={"TERM": "dumb"})
+    expect(top.end(keys="") == 3, "a terminal that cannot place text is refused")
+    expect(b"the terminal 'dumb' (TERM) cannot place text" in top.written, "the message names the terminal")
 
 
 def check_names(folder):
