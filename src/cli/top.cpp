@@ -119,6 +119,7 @@ int record_and_show(const TopArguments& arguments, profiler::Recorder& recorder,
   shows.join();
   terminal.reset();
   if (!run) return refuse_recording("top", run.error(), false);
+  if (recorder.command() != nullptr) (void)command_status(*recorder.command());
   if (unwritten == 0) return kDone;
   say_unwritten("standard output", unwritten);
   return kRefused;
@@ -147,7 +148,6 @@ int top(TopArguments& arguments) {
   for (const std::string& remark : (*recorder)->remarks()) say("windlass: {}\n", remark);
   const int status = record_and_show(arguments, **recorder, signals.descriptor(), resized.get());
   say_silent();
-  if ((*recorder)->command() != nullptr) (void)command_status(*(*recorder)->command());
   return status;
 }
 

@@ -179,7 +179,7 @@ def check_end(pid):
     top.wait_for(r"burn")
     expect(not re.search(rb"\x1b\[3\dm", top.written), "no colours on a terminal without")
     expect(top.end() == 0, "q ends it")
-    top = Top("-p", pid, environment={"TERM": "dumb"})
+    top = Top("--", workload, "100", environment={"TERM": "dumb"})
     expect(top.end(keys="") == 3, "a terminal that cannot place text is refused")
     expect(b"the terminal 'dumb' (TERM) cannot place text" in top.written, "the message names the terminal")
 
