@@ -75,9 +75,10 @@ target_link_libraries(windlass-static PRIVATE windlass_options
   -Wl,--start-group ${static_parts} windlass_static_zydis ${static_libraries} -Wl,--end-group)
 target_include_directories(windlass-static PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
 # Relative relocations are most of a quarter of a megabyte, and a hundredth of that when packed.
+# The GNU linker does that for x86-64 only; for others it warns.
 include(CheckLinkerFlag)
-check_linker_flag(CXX -Wl,-z,pack-relative-relocs,--fatal-warnings WINDLASS_PACKS_RELOCATIONS)
-if(WINDLASS_PACKS_RELOCATIONS)
+check_linker_flag(CXX -Wl,-z,pack-relative-relocs WINDLASS_PACKS_RELOCATIONS)
+if(WINDLASS_PACKS_RELOCATIONS AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   target_link_options(windlass-static PRIVATE -Wl,-z,pack-relative-relocs)
 endif()
 target_link_options(windlass-static PRIVATE -static-pie -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--fatal-warnings)
