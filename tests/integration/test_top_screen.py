@@ -145,7 +145,7 @@ def check_terminal(pid, folder):
         top.wait_for(r"any key leaves this page")
         top.press(" ")
         top.resize(50, 12)
-        top.wait_for(r"cpu  \d+ samples/s  \S+% whole  \d+ s since start")
+        top.wait_for(r"cpu  [\d.]+ samples/s  \S+% whole  \d+ s since start")
         top.wait_for(r"\d\d\.\d\d% .*  burn")
         expect(len(top.screen.display) == 12, "twelve lines")
         file = folder / "top.pb.gz"
