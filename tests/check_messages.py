@@ -28,7 +28,7 @@ IS_ASSEMBLY = re.compile(r"\s*\.(cfi|globl|ifndef|p2align|rva|section|seh|size|t
 # What they get is not printed as a message: text for the compiler, options' help, listings.
 OTHER_CALLS = {"static_assert", "deprecated", "asm", "add_option", "add_flag", "add_subcommand", "add_option_group",
                "add_option_function", "add_duration", "add_optional_duration",
-               "add_optional_bytes", "add_list", "choice", "text", "put", "value", "sized", "number"}
+               "add_optional_bytes", "add_target_options", "description", "add_list", "choice", "text", "put", "value", "sized", "number"}
 
 
 def texts_of(source):

@@ -24,6 +24,7 @@ inline constexpr std::size_t kMostNumber = 1'000'000'000;
 void register_dump(CLI::App& app, int& status);
 void register_rows(CLI::App& app, int& status);
 void register_record(CLI::App& app, int& status);
+void register_top(CLI::App& app, int& status);
 void register_doctor(CLI::App& app, int& status);
 void register_emit(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);

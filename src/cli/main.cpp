@@ -20,7 +20,8 @@ namespace {
 // `record -- $COMMAND` with an empty variable: the parser drops the mark, and nothing but the whole machine would be
 // left.
 bool names_no_command(int argc, char** argv) {
-  return argc > 2 && std::string_view(argv[1]) == "record" && std::string_view(argv[argc - 1]) == "--";
+  if (argc < 3 || std::string_view(argv[argc - 1]) != "--") return false;
+  return std::string_view(argv[1]) == "record" || std::string_view(argv[1]) == "top";
 }
 
 // The parser takes a word that is no subcommand for a missing one.
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_dump(app, status);
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
+  windlass::cli::register_top(app, status);
   windlass::cli::register_report(app, status);
   windlass::cli::register_view(app, status);
   windlass::cli::register_walk(app, status);
@@ -58,7 +60,7 @@ int main(int argc, char** argv) {
   }
   if (names_no_command(argc, argv)) {
     windlass::cli::say(
-        "windlass record: no command stands behind --. Way out: name a command, or -a for the whole machine\n");
+        "windlass {}: no command stands behind --. Way out: name a command, or -a for the whole machine\n", argv[1]);
     return windlass::cli::kUsage;
   }
   try {

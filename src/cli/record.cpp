@@ -1,19 +1,13 @@
 // windlass record: sample, write a pprof profile.
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,9 +16,11 @@
 #include "cli/byte_counts.h"
 #include "cli/commands.h"
 #include "cli/durations.h"
+#include "cli/event_options.h"
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/record_output.h"
+#include "cli/recording_start.h"
 #include "cli/sample_options.h"
 #include "cli/silent.h"
 #include "cli/stop_signals.h"
@@ -49,61 +45,20 @@ constexpr std::uint64_t kTimelineBytes = std::uint64_t{32} << 20;
 
 struct RecordArguments {
   profiler::RecorderOptions recorder;
-  std::vector<std::string> events;             // empty: "cpu"
-  std::optional<std::uint64_t> off_cpu, lock;  // in ns
-  bool wakers = false, lock_holders = false;
+  EventArguments events;
   std::string output = "windlass.pb.gz";
-  bool all = false;
   bool verbose = false;
   bool no_symbols = false;
   bool open = false;
   PdbSearch pdb;
 };
 
-int refuse(const std::string& text) {
-  say("windlass record: {}\n", text);
-  return kRefused;
-}
+using EventList = std::vector<profiler::EventSpec>;
 
-// With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
-int refuse(const profiler::SystemError& error, bool verbose) {
-  if (verbose && !error.log.empty()) say_text(shown_lines(error.log) + "\n");
-  return refuse(fmt::format("{} [{}]", error.text, profiler::refusal_word(error.kind)));
-}
+int refuse(const std::string& text) { return refuse_recording("record", text); }
 
-// Before sampling there is nothing to keep: a signal ends the program at once, whatever the system is asked for then.
-class EndedBySignal {
- public:
-  explicit EndedBySignal(int signals) : over_(eventfd(0, EFD_CLOEXEC)), thread_([this, signals] { wait(signals); }) {}
-  ~EndedBySignal() {
-    (void)eventfd_write(over_, 1);
-    thread_.join();
-    close(over_);
-  }
-  EndedBySignal(const EndedBySignal&) = delete;
-  EndedBySignal& operator=(const EndedBySignal&) = delete;
-
- private:
-  void wait(int signals) const {
-    pollfd wanted[2] = {{signals, POLLIN, 0}, {over_, POLLIN, 0}};
-    while (poll(wanted, 2, -1) < 0 && errno == EINTR) continue;
-    if (wanted[0].revents == 0 || wanted[1].revents != 0) return;
-    say("windlass record: interrupted before the first sample; nothing is written\n");
-    _exit(kFoundWrong);
-  }
-
-  int over_;
-  std::thread thread_;
-};
-
-// If stderr is closed, another file could get its number, and messages would be written there. So open the standard
-// files.
-void open_standard_files() {
-  int fd;
-  do {
-    fd = open("/dev/null", O_RDWR);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) close(fd);
+bool has_locks(const EventList& events) {
+  return std::ranges::find(events, profiler::EventKind::kLock, &profiler::EventSpec::kind) != events.end();
 }
 
 // A reader that has gone and a limit of file sizes are errors of writing like others: the data goes elsewhere. Not to
@@ -138,23 +93,6 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
                   file.name(), written.error().text(), rescue.name()));
 }
 
-// The command's own status, once the recording is written. A command that outlives the recording (--duration, Ctrl-C)
-// is told to end, and waited for. The user has asked for that end, so the status is 0.
-int command_status(profiler::ChildCommand& command) {
-  if (const auto status = command.poll_status()) return *status;
-  command.signal(SIGTERM);
-  command.wait();
-  return kDone;
-}
-
-std::string subject_of(const profiler::RecorderOptions& options) {
-  if (!options.command.empty()) return options.command.front();
-  if (options.targets.empty()) return "the whole machine";
-  std::string text = options.targets.size() == 1 ? "process" : "processes";
-  for (const std::uint32_t pid : options.targets) text += fmt::format(" {}", pid);
-  return text;
-}
-
 void print_limits(const profiler::Recorder& recorder, ProgressLine& line) {
   if (!recorder.limits().empty() || !recorder.remarks().empty()) line.clear();
   if (!recorder.limits().empty())
@@ -162,59 +100,10 @@ void print_limits(const profiler::Recorder& recorder, ProgressLine& line) {
   for (const std::string& remark : recorder.remarks()) say("windlass: {}\n", remark);
 }
 
-using EventList = std::vector<profiler::EventSpec>;
-
-// Chooses one of the events of waits by an option of its own.
-void add_wait(EventList& events, const char* name, std::optional<std::uint64_t> shortest) {
-  if (!shortest) return;
-  auto wait = std::ranges::find(events, name, &profiler::EventSpec::name);
-  if (wait == events.end()) wait = events.insert(events.end(), *profiler::parse_event(name));
-  wait->shortest_wait = *shortest;
-}
-
-std::expected<void, std::string> add_wakers(EventList& events, const char* name, const char* option) {
-  const auto wait = std::ranges::find(events, name, &profiler::EventSpec::name);
-  if (wait == events.end())
-    return std::unexpected(fmt::format("{} needs the event {}. Way out: --{}, too", option, name, name));
-  wait->wakers = true;
-  return {};
-}
-
-// What the events of waits can be chosen with; an error says what not.
-std::expected<void, std::string> choose_waits(EventList& events, const RecordArguments& arguments) {
-  add_wait(events, profiler::kWaitEvent, arguments.off_cpu);
-  add_wait(events, profiler::kLockEvent, arguments.lock);
-  for (const auto& [wanted, name, option] : {std::tuple{arguments.wakers, profiler::kWaitEvent, "--wakers"},
-                                             {arguments.lock_holders, profiler::kLockEvent, "--lock-holders"}})
-    if (wanted)
-      if (auto added = add_wakers(events, name, option); !added) return added;
-  const auto waits = std::ranges::find(events, profiler::EventKind::kWait, &profiler::EventSpec::kind);
-  const auto locks = std::ranges::find(events, profiler::EventKind::kLock, &profiler::EventSpec::kind);
-  if (locks == events.end()) return {};
-  if (waits != events.end() && waits->shortest_wait != locks->shortest_wait)
-    return std::unexpected("--off-cpu and --lock have different times. Way out: one time for both");
-  if (arguments.no_symbols)
-    return std::unexpected("locks are told by the names of functions. Way out: no --no-symbols");
-  return {};
-}
-
-// The events that were chosen; an error where one was chosen twice.
-std::expected<EventList, std::string> events_of(const RecordArguments& arguments) {
-  EventList events;
-  for (const std::string& text : arguments.events) events.push_back(*profiler::parse_event(text));
-  if (events.empty()) events.emplace_back();
-  if (auto chosen = choose_waits(events, arguments); !chosen) return std::unexpected(std::move(chosen.error()));
-  for (std::size_t i = 0; i < events.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
-      if (events[i].name == events[k].name)
-        return std::unexpected(fmt::format("the event {} is chosen twice. Way out: once", events[i].name));
-  return events;
-}
-
 // A checkpoint has no names, by which locks would be told from other waits.
 void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, const EventList& events,
                       const std::atomic<bool>& given_up) {
-  if (std::ranges::find(events, profiler::EventKind::kLock, &profiler::EventSpec::kind) == events.end()) {
+  if (!has_locks(events)) {
     (void)file.write(profile, &given_up);
     return;
   }
@@ -225,8 +114,10 @@ void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, 
 
 int record(RecordArguments& arguments) {
   open_standard_files();
-  auto events = events_of(arguments);
+  auto events = events_of(arguments.events);
   if (!events) return refuse(events.error());
+  if (arguments.no_symbols && has_locks(*events))
+    return refuse("locks are told by the names of functions. Way out: no --no-symbols");
   arguments.recorder.events = std::move(*events);
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
@@ -239,12 +130,13 @@ int record(RecordArguments& arguments) {
     return fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(options), file.name());
   };
   line.note(what(arguments.recorder));
-  auto starting = std::make_optional<EndedBySignal>(signals.descriptor());
+  auto starting = std::make_optional<EndedBySignal>(
+      signals.descriptor(), "windlass record: interrupted before the first sample; nothing is written\n");
   auto recorder = profiler::Recorder::open(arguments.recorder);
   survive_failed_writes();
   if (!recorder) {
     line.clear();
-    return refuse(recorder.error(), arguments.verbose);
+    return refuse_recording("record", recorder.error(), arguments.verbose);
   }
 
   print_limits(**recorder, line);
@@ -266,7 +158,7 @@ int record(RecordArguments& arguments) {
   }
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
     line.clear();
-    return refuse(run.error(), arguments.verbose);
+    return refuse_recording("record", run.error(), arguments.verbose);
   }
   signals.release();
   profile::Profile profile = (*recorder)->profile();
@@ -307,24 +199,7 @@ void register_record(CLI::App& app, int& status) {
   command->add_option("-o,--output", arguments->output, "where the profile goes; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  command
-      ->add_option("-e,--event", arguments->events,
-                   "what to take samples of: cpu, off-cpu, lock, page-faults, context-switches, CATEGORY:TRACEPOINT, "
-                   "uprobe:FILE:FUNCTION and others; EVENT@N: once in N (repeatable)")
-      ->default_str("cpu")
-      ->check([](const std::string& text) {
-        const auto event = profiler::parse_event(text);
-        return event ? std::string() : event.error();
-      })
-      ->type_name("EVENT");
-  add_optional_duration(*command, "--off-cpu", arguments->off_cpu,
-                        "also where threads wait, and for how long; --off-cpu=10ms: waits of at least so long");
-  command->add_flag("--wakers", arguments->wakers,
-                    "with --off-cpu: also which thread ends a wait, and with which stack");
-  add_optional_duration(*command, "--lock", arguments->lock,
-                        "also where threads wait for locks; --lock=1ms: waits of at least so long");
-  command->add_flag("--lock-holders", arguments->lock_holders,
-                    "with --lock: also which thread holds the lock, and with which stack it lets go");
+  add_event_options(*command, arguments->events);
   auto* alloc = add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
                                    "also where the command allocates memory, and what it has not freed; a sample in "
                                    "so many bytes (512K), or 1: each allocation");
@@ -332,15 +207,10 @@ void register_record(CLI::App& app, int& status) {
                      "also when each sample was taken, in so much memory (32M), about 7 bytes each; the oldest times "
                      "are given up when it is full");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
-  auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
-  auto* targets = command
-                      ->add_option("-p,--pid", arguments->recorder.targets,
-                                   "one process with its threads and the children it has from now on (repeatable)")
-                      ->type_name("PID")
-                      ->delimiter(',')
-                      ->check(number_between(1, 0x7fffffff));
-  command->add_flag("--children", arguments->recorder.children, "the children that it has already, too")
-      ->needs(targets);
+  auto* rest = add_target_options(*command, arguments->recorder,
+                                  "a command to run, with its arguments: profiled from its first instruction to its "
+                                  "end; its exit status becomes record's");
+  alloc->needs(rest);
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
@@ -359,16 +229,6 @@ void register_record(CLI::App& app, int& status) {
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   add_pdb_options(*command, arguments->pdb);
   command->add_flag("--open", arguments->open, "then show the page in the browser, as `windlass view` does");
-  auto* rest =
-      command->add_option("COMMAND", arguments->recorder.command,
-                          "a command to run, with its arguments: profiled from its first instruction to its end; "
-                          "its exit status becomes record's");
-  rest->type_name("COMMAND");
-  all->excludes(targets)->excludes(rest);
-  targets->excludes(rest);
-  alloc->needs(rest);
-  command->positionals_at_end();
-  command->prefix_command(false);
   command->callback([arguments, &status] { status = record(*arguments); });
 }
 

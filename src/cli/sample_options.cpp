@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/parsing.h"
+
 namespace windlass::cli {
 namespace {
 
@@ -96,6 +98,23 @@ void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& 
       })
       ->type_name("KIND=VALUE")
       ->allow_extra_args(false);
+}
+
+CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command) {
+  auto* all = command.add_flag("-a,--all")->description("the whole machine (the default)");
+  auto* targets = command
+                      .add_option("-p,--pid", options.targets,
+                                  "one process with its threads and the children it has from now on (repeatable)")
+                      ->type_name("PID")
+                      ->delimiter(',')
+                      ->check(number_between(1, 0x7fffffff));
+  command.add_flag("--children", options.children, "the children that it has already, too")->needs(targets);
+  auto* rest = command.add_option("COMMAND", options.command, help_of_command)->type_name("COMMAND");
+  all->excludes(targets)->excludes(rest);
+  targets->excludes(rest);
+  command.positionals_at_end();
+  command.prefix_command(false);
+  return rest;
 }
 
 void add_label_options(CLI::App& command, profiler::RecorderOptions& options) {

@@ -1,4 +1,4 @@
-// The options of `record` that say which samples are taken, and what labels they have.
+// The options of `record` and `top` that say which samples are taken, and what labels they have.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,9 @@
 #include "profiler/samples/recorder.h"
 
 namespace windlass::cli {
+
+// -a, -p, --children, and COMMAND, which is returned.
+CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command);
 
 // --comm, --uid, --cgroup, --container, --exclude.
 void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& filters);

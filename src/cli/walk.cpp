@@ -1,12 +1,17 @@
 // windlass walk: the call stack of every thread of a process, a core file or a minidump.
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -22,6 +27,7 @@
 #include "cli/silent.h"
 #include "cli/walk_output.h"
 #include "os/readers.h"
+#include "profiler/processes/live_process.h"
 #include "walk/target/thread_stacks.h"
 #include "windlass/symbols.h"
 #include "windlass/target.h"
@@ -37,7 +43,8 @@ struct WalkArguments {
   std::string debug_directory;
   PdbSearch pdb;
   std::size_t max_frames = 65536;
-  double interval = 0.1;  // seconds between two walks
+  double interval = 0;  // seconds between two walks; 0: kUsualInterval
+  bool all = false;     // processes
   WalkOutputOptions output;
 };
 
@@ -64,6 +71,13 @@ Expected<Target> open(const WalkArguments& options) {
   return open_target(options.what, dump);
 }
 
+// Between two walks, unless an interval is given.
+constexpr double kUsualInterval = 0.1;  // seconds
+
+void wait_for_next(const WalkArguments& options) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(options.interval > 0 ? options.interval : kUsualInterval));
+}
+
 // Walks a target, once or many times, and prints what it found.
 class Walks {
  public:
@@ -71,18 +85,14 @@ class Walks {
       : target_(target), options_(options), subject_(std::move(subject)) {}
 
   int run_walk() {
-    if (options_.output.repeat > 1 && target_.kind != TargetKind::kProcess) {
-      say("windlass: {}: only a process can be walked again. Way out: leave --repeat out\n", subject_);
+    if (options_.output.repeat != 1 && target_.kind != TargetKind::kProcess) {
+      say("windlass: {}: only a process can be walked again. Way out: leave --repeat and --interval out\n", subject_);
       return kUsage;
     }
     for (turn_.number = 1;; ++turn_.number) {
-      if (const int error = walk(); error != 0) {
-        say_unwritten("standard output", error);
-        return kRefused;
-      }
-      report_problems();
+      if (const int status = run_turn(); status == kRefused) return status;
       if (turn_.number == options_.output.repeat) return problems_ ? kFoundWrong : kDone;
-      std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval));
+      wait_for_next(options_);
       const auto again = target_.refresh();
       if (!again && again.error().code == ErrorCode::kSystem && again.error().detail == ESRCH) {
         say("windlass: {}: has ended after {} walks\n", subject_, turn_.number);
@@ -93,7 +103,22 @@ class Walks {
     }
   }
 
+  // One walk, which is one of several of its target.
+  int run_once(std::size_t number) {
+    turn_.number = number;
+    return run_turn();
+  }
+
  private:
+  int run_turn() {
+    if (const int error = walk(); error != 0) {
+      say_unwritten("standard output", error);
+      return kRefused;
+    }
+    report_problems();
+    return problems_ ? kFoundWrong : kDone;
+  }
+
   // Of the stopped target, which is let go. The number of the error of writing, or 0.
   int walk() {
     const walk::ThreadStacks walked = walk::walk_all(target_, options_.max_frames);
@@ -129,6 +154,55 @@ class Walks {
   bool problems_ = false;
 };
 
+// But for this one and its readers: none of them can look at itself.
+std::vector<std::uint64_t> other_processes() {
+  std::vector<std::uint64_t> found;
+  const auto own = static_cast<std::uint32_t>(getpid());
+  const std::vector<std::uint32_t> readers = profiler::descendants_of({own});
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
+    std::uint32_t pid = 0;
+    const std::string name = entry.path().filename();
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (read.ec == std::errc{} && pid != own && std::ranges::find(readers, pid) == readers.end()) found.push_back(pid);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+// Every process once. Those of the kernel are left out, and those that have ended meanwhile.
+int walk_processes(const WalkArguments& options, std::size_t number) {
+  int status = kDone;
+  std::size_t walked = 0, refused = 0;
+  for (const std::uint64_t pid : other_processes()) {
+    auto target = open_process(pid);
+    if (!target) {
+      const Error& error = target.error();
+      const bool is_gone = error.code == ErrorCode::kSystem && (error.detail == ESRCH || error.detail == ENOENT);
+      if (!is_gone && error.code != ErrorCode::kUnsupported) ++refused;
+      continue;
+    }
+    ++walked;
+    const int one = Walks(*target, options, fmt::format("{}", pid)).run_once(number);
+    if (one == kRefused) return one;
+    status = std::max(status, one);
+  }
+  if (refused != 0)
+    say("windlass: {} of the processes may not be traced. Way out: run as root, or as their user with CAP_SYS_PTRACE\n",
+        refused);
+  return walked == 0 ? kRefused : status;
+}
+
+int run_on_all(const WalkArguments& options) {
+  os::use_readers(os::Readers::start());
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
+  for (std::size_t number = 1;; ++number) {
+    const int status = walk_processes(options, number);
+    if (status == kRefused || number == options.output.repeat) return status;
+    wait_for_next(options);
+  }
+}
+
 int run_walk(const WalkArguments& options) {
   const std::string subject = options.pid != 0        ? fmt::format("{}", options.pid)
                               : !options.core.empty() ? options.core
@@ -153,6 +227,7 @@ void register_walk(CLI::App& app, int& status) {
   target->add_option("TARGET", options->what, "a process id, a core file or a minidump")->type_name("PID|FILE");
   target->add_option("-p,--pid", options->pid, "a process id")->check(number_between(1, INT32_MAX))->type_name("PID");
   target->add_option("--core", options->core, "a core file")->type_name("FILE");
+  target->add_flag("--all", options->all, "all processes but those of the kernel");
   target->require_option(1);
   command
       ->add_option("-e,--core-exe,--executable", options->files.executable,
@@ -170,20 +245,25 @@ void register_walk(CLI::App& app, int& status) {
       ->check(number_between(1, kMostNumber))
       ->type_name("N");
   command
-      ->add_option("--repeat", options->output.repeat, "walk a process so many times; it is stopped for each walk only")
+      ->add_option("--repeat", options->output.repeat,
+                   "walk a process so many times, every 100 ms or --interval; it is stopped for each walk only")
       ->capture_default_str()
       ->check(number_between(1, kMostNumber))
       ->type_name("N");
-  add_duration(*command, "--interval", options->interval, "between two walks, as 2, 2s, 500ms or 1m [100ms]");
+  add_duration(*command, "--interval", options->interval,
+               "walk again after so long, as 2, 2s, 500ms or 1m, until Ctrl-C or as often as --repeat says");
+  command->add_flag("--each", options->output.each, "threads with equal stacks one by one");
   command->add_flag("-l,--lines", options->output.text.lines, "file and line of each frame");
   command->add_flag("-i,--inlines", options->output.text.inlines,
                     "inlined functions too, as the debug information has them");
   command->add_flag("-v,--verbose", options->output.text.verbose, "who unwound each frame; twice: and its registers");
   command->add_flag("--json", options->output.json, "one JSON object a thread and line");
-  command->callback([options, &status] {
+  command->callback([command, options, &status] {
+    if (options->interval > 0 && command->count("--repeat") == 0) options->output.repeat = 0;
+    options->output.processes = options->all;
     if (!options->debug_directory.empty())
       options->files.debug_directories.insert(options->files.debug_directories.begin(), options->debug_directory);
-    status = run_walk(*options);
+    status = options->all ? run_on_all(*options) : run_walk(*options);
   });
 }
 

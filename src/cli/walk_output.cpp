@@ -1,10 +1,16 @@
 #include "cli/walk_output.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "base/json_writer.h"
 #include "base/registers.h"
 #include "base/shown_format.h"
+#include "walk/target/equal_stacks.h"
 
 namespace windlass::cli {
 namespace {
@@ -12,15 +18,38 @@ namespace {
 using walk::FrameEntry;
 using walk::ThreadStack;
 
+constexpr std::size_t kMostRanges = 4, kMostNames = 4;  // of threads with equal stacks
+
+// "worker", "worker-0, worker-1, 998 more": each name once.
+std::string names_of(std::span<const ThreadStack> all, std::span<const std::size_t> group) {
+  std::vector<std::string_view> names;
+  std::unordered_set<std::string_view> seen;
+  for (const std::size_t i : group)
+    if (const std::string_view name = all[i].thread->name; !name.empty() && seen.insert(name).second)
+      names.push_back(name);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text.append(i == 0 ? "" : ", ").append(names[i]);
+  if (names.size() > kMostNames) text += fmt::format(", {} more", names.size() - kMostNames);
+  return text;
+}
+
+// Each thread by itself.
+std::vector<std::vector<std::size_t>> alone(std::size_t threads) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < threads; ++i) groups.push_back({i});
+  return groups;
+}
+
 class WalkPrinter {
  public:
   WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, const WalkTurn& turn,
               TextWriter& out)
       : names_(names), options_(options), turn_(turn), out_(out), json_(out) {}
 
-  void json(const ThreadStack& walked) {
+  void json(const ThreadStack& walked, std::uint64_t process) {
     json_.begin_object();
-    if (options_.repeat > 1) {
+    if (options_.processes) json_.member("process", process);
+    if (options_.repeat != 1) {
       json_.member("walk", turn_.number);
       json_.member("stopped_ns", turn_.stopped_ns);
     }
@@ -41,10 +70,17 @@ class WalkPrinter {
     json_.end_text();
   }
 
-  void text(const ThreadStack& walked) {
+  // The stack of one thread or of several.
+  void text(std::span<const ThreadStack> all, std::span<const std::size_t> group) {
+    const ThreadStack& walked = all[group.front()];
     const Thread& thread = *walked.thread;
-    out_.text(shown_format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
+    std::vector<std::uint64_t> ids;
+    for (const std::size_t i : group) ids.push_back(all[i].thread->id);
+    const std::string names = names_of(all, group);
+    out_.text(shown_format("TID {}{}{}{}", walk::id_ranges(ids, kMostRanges), names.empty() ? "" : " ", names,
                            thread.faulted ? " (crashed)" : ""));
+    if (group.size() > 1) out_.text(fmt::format(" ({} threads)", group.size()));
+    out_.text(":\n");
     if (thread.kernel_only) out_.text("    [runs in the kernel alone: no user stack]\n");
     symbols::StackText lines(options_.text, out_);
     for (const FrameEntry& frame : walked.frames)
@@ -118,10 +154,18 @@ void print_walk(const Target& target, const walk::ThreadStacks& walked, std::spa
                 const WalkOutputOptions& options, const WalkTurn& turn, TextWriter& out) {
   WalkPrinter printer(names, options, turn, out);
   if (!options.json && target.process != 0) out.text(shown_format("PID {} {}\n", target.process, target.command));
-  if (!options.json && options.repeat > 1)
-    out.text(shown_format("walk {} of {}, stopped for {:.3f} ms\n", turn.number, options.repeat,
+  if (!options.json && options.repeat != 1)
+    out.text(shown_format("walk {}{}, stopped for {:.3f} ms\n", turn.number,
+                          options.repeat == 0 ? "" : fmt::format(" of {}", options.repeat),
                           static_cast<double>(turn.stopped_ns) / 1e6));
-  for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
+  if (options.json) {
+    for (const ThreadStack& thread : walked.threads) printer.json(thread, target.process);
+    return;
+  }
+  // With the registers no two threads are equal.
+  const bool each = options.each || options.text.verbose >= 2;
+  for (const auto& group : each ? alone(walked.threads.size()) : walk::equal_stacks(walked.threads))
+    printer.text(walked.threads, group);
 }
 
 }  // namespace windlass::cli

@@ -11,8 +11,10 @@ namespace windlass::cli {
 
 struct WalkOutputOptions {
   bool json = false;
+  bool each = false;               // threads with equal stacks by themselves
+  bool processes = false;          // several: JSON says whose thread it is
   symbols::StackTextOptions text;  // of the JSON, too
-  std::size_t repeat = 1;
+  std::size_t repeat = 1;          // 0: without end
 };
 
 // Which of several walks this is, and what it cost the process.

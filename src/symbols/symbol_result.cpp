@@ -17,4 +17,17 @@ std::uint32_t FunctionTable::add(std::string_view system_name, std::string_view 
   return entry->second;
 }
 
+// The evaluator calls the interpreted functions, and they call the functions inlined in the evaluator.
+void add_native_lines(profile::Location& location, std::span<const profile::Line> native) {
+  if (native.empty()) return;
+  const auto evaluator = native.end() - 1;
+  location.lines.insert(location.lines.begin(), native.begin(), evaluator);
+  location.lines.insert(location.lines.end(), evaluator, native.end());
+}
+
+void demangle_generated(profile::Profile& profile) {
+  for (auto& function : profile.functions)
+    if (function.name == function.system_name) function.name = demangle(function.system_name.c_str());
+}
+
 }  // namespace windlass::symbols

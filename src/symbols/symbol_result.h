@@ -51,4 +51,9 @@ class ModuleNames {
   std::vector<std::vector<profile::Line>> lines_;
 };
 
+// Names a location, whose lines are those of interpreted functions or none. `native` are lines of the same Profile.
+void add_native_lines(profile::Location& location, std::span<const profile::Line> native);
+// Makes names readable of functions that whoever made the code has named.
+void demangle_generated(profile::Profile& profile);
+
 }  // namespace windlass::symbols

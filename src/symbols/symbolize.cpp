@@ -106,12 +106,7 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   std::size_t index = 0;
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
-    // The evaluator calls the interpreted functions, and they call the functions inlined in the evaluator.
-    auto& lines = profile.locations[location].lines;
-    const auto& native = job.names->lines()[index];
-    const auto evaluator = native.empty() ? native.end() : native.end() - 1;
-    lines.insert(lines.begin(), native.begin(), evaluator);
-    lines.insert(lines.end(), evaluator, native.end());
+    add_native_lines(profile.locations[location], job.names->lines()[index]);
     if (job.names->begins[index] != 0) profile.locations[location].function_begin = job.names->begins[index];
   }
   stats.addresses += job.addresses.size();
@@ -126,8 +121,7 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
   const auto start = std::chrono::steady_clock::now();
   try {
     elf_version(EV_CURRENT);
-    for (auto& function : profile.functions)  // of code made at run time, as its maker calls them
-      if (function.name == function.system_name) function.name = demangle(function.system_name.c_str());
+    demangle_generated(profile);
     auto jobs = jobs_of(profile, options.only_windows);
     stats.modules = jobs.size();
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });

@@ -236,6 +236,13 @@ TEST_F(StaticRoot, RecordsAndWalksOtherPrograms) {
   EXPECT_TRUE(contains(walk.output, " main")) << walk.output;
 }
 
+TEST_F(StaticRoot, ShowsWhatRunsNow) {
+  fs::copy_file(WINDLASS_STATIC_WORKLOAD, folder_ / "work");
+  const CommandResult shown = in_root({"/windlass", "top", "--batch", "3", "--", "/work", "30"});
+  EXPECT_EQ(shown.status, 0) << shown.output;
+  EXPECT_TRUE(contains(shown.output, "work_")) << shown.output;
+}
+
 TEST_F(StaticRoot, RecordsBusyboxBesideIt) {
   const CommandResult which = run("which busybox");
   ASSERT_EQ(which.status, 0) << "there is no busybox: install busybox-static";

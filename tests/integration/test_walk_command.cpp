@@ -37,7 +37,7 @@ bool have(const std::string& tool) { return run("command -v " + tool).status == 
 // The workload, standing still.
 class Workload {
  public:
-  Workload() {
+  explicit Workload(const char* program = WINDLASS_THREADS_PROGRAM, const char* argument = nullptr) {
     int fds[2];
     if (::pipe(fds) != 0) return;
     pid_ = ::fork();
@@ -46,7 +46,7 @@ class Workload {
       ::dup2(fds[1], 1);
       ::close(fds[0]);
       ::close(fds[1]);
-      ::execl(WINDLASS_THREADS_PROGRAM, "threads", nullptr);
+      ::execl(program, program, argument, nullptr);
       ::_exit(1);
     }
     ::close(fds[1]);
@@ -172,6 +172,51 @@ TEST_F(WalkCommand, AgainAndAgain) {
   const auto text = run(kWalk + workload_.pid() + " --repeat 2 --interval 5ms");
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.output.find("\nwalk 2 of 2, stopped for "), std::string::npos) << text.output;
+}
+
+// Without a number of walks they go on until the command is ended.
+TEST_F(WalkCommand, AgainWithoutEnd) {
+  const auto walked = run("timeout 2 " + kWalk + workload_.pid() + " --interval 100ms");
+  EXPECT_EQ(walked.status, 124);
+  EXPECT_NE(walked.output.find("\nwalk 3, stopped for "), std::string::npos) << walked.output;
+}
+
+// A thousand threads are a few lines; each has its own with --each, and in JSON.
+TEST_F(WalkCommand, EqualStacksAreOne) {
+  const Workload many(WINDLASS_MANY_THREADS_PROGRAM, "1000");
+  const auto walked = run(kWalk + many.pid());
+  EXPECT_EQ(walked.status, 0);
+  EXPECT_LT(std::ranges::count(walked.output, '\n'), 24) << walked.output;
+  EXPECT_NE(walked.output.find(" worker-0, worker-1, worker-2 (1000 threads):\n"), std::string::npos) << walked.output;
+  EXPECT_NE(walked.output.find("TID " + many.pid() + " many_threads:\n"), std::string::npos) << walked.output;
+  EXPECT_NE(walked.output.find("wait_here"), std::string::npos) << walked.output;
+  const auto count = [](const std::string& text, const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(run(kWalk + "--each " + many.pid()).output, "TID "), 1001u);
+  EXPECT_EQ(stacks_of(run(kWalk + "--json " + many.pid()).output).size(), 1001u);
+  // Registers differ.
+  EXPECT_EQ(count(run(kWalk + "-vv " + many.pid()).output, "TID "), 1001u);
+}
+
+TEST_F(WalkCommand, AllProcesses) {
+  const Workload second;
+  const auto walked = run(kWalk + "--all --json 2>&1");
+  std::map<std::uint64_t, Stacks> processes;
+  std::istringstream lines(walked.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with('{')) continue;  // of those that may not be traced
+    const json thread = json::parse(line);
+    processes[thread["process"]].merge(stacks_of(line));
+  }
+  ASSERT_TRUE(processes.contains(workload_.id())) << walked.output;
+  ASSERT_TRUE(processes.contains(second.id()));
+  EXPECT_EQ(processes[workload_.id()], live());
+  const auto text = run(kWalk + "--all 2> /dev/null");
+  EXPECT_NE(text.output.find("PID " + workload_.pid() + " "), std::string::npos) << text.output;
+  EXPECT_NE(text.output.find("PID " + second.pid() + " "), std::string::npos) << text.output;
 }
 
 // It ends in between: what was walked stands, and that is no error.

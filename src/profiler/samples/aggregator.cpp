@@ -291,6 +291,68 @@ void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill
   }
 }
 
+// The functions of a profile by their names. Whoever made the code may say its file at one time and not at another.
+class Aggregator::FunctionNumbers {
+ public:
+  explicit FunctionNumbers(profile::Profile& profile) : profile_(profile) {}
+
+  std::uint32_t of(const CodeFunction& function) {
+    const auto [first, last] = numbers_.equal_range(function.name);
+    for (auto known = first; known != last; ++known) {
+      std::string& file = profile_.functions[known->second].file;
+      if (file.empty()) file = function.file;
+      if (file == function.file || function.file.empty()) return known->second;
+    }
+    const auto number = static_cast<std::uint32_t>(profile_.functions.size());
+    profile_.functions.push_back({.name = function.name, .system_name = function.name, .file = function.file});
+    numbers_.emplace(function.name, number);
+    return number;
+  }
+
+ private:
+  profile::Profile& profile_;
+  std::unordered_multimap<std::string_view, std::uint32_t> numbers_;
+};
+
+void Aggregator::add_location(profile::Profile& profile, std::uint32_t number, const CodeNames& names,
+                              FunctionNumbers& functions) const {
+  const Place& place = locations_[number];
+  profile::Location& location = profile.locations.emplace_back();
+  location.module = place.module;
+  location.address = place.address;
+  if (uses_[place.module].kind == ModuleUse::Kind::kWaker) {
+    const std::string text = waker_text(place.address);
+    location.lines.push_back({static_cast<std::uint32_t>(profile.functions.size()), 0});
+    profile.functions.push_back({.name = text, .system_name = text});
+  }
+  if (place.name == CodeNames::kUnknown) return;
+  location.interpreted = uses_[place.module].kind == ModuleUse::Kind::kRegistry;
+  for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
+    const CodeFunction& function = names.function(name);
+    if (function.name.empty()) continue;
+    location.lines.push_back({functions.of(function), function.line});
+    location.function_begin = function.begin;
+  }
+}
+
+// Its labels are to be added.
+profile::Sample Aggregator::sample(std::size_t number, const wl_count& count) const {
+  const SampleKey& key = samples_[number].key;
+  const Origin& origin = origins_[key.origin];
+  profile::Sample sample;
+  for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
+    sample.locations.push_back(stacks_.frame(at));
+  sample.count = count.count;
+  sample.value = count.value;
+  sample.event = origin.event;
+  sample.pid = origin.tgid;
+  sample.tid = origin.tid;
+  sample.comm = origin.comm == kNoComm ? profile::kNone : origin.comm;
+  sample.end = key.end;
+  sample.certainty = key.certainty;
+  return sample;
+}
+
 profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
                                    const CodeNames& names, std::span<const ProcessLabelSets::Set> labels,
                                    std::vector<std::uint32_t>* numbers) const {
@@ -298,57 +360,45 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
   profile.locations.reserve(locations_.size());
-  std::unordered_multimap<std::string_view, std::uint32_t> functions;  // by name
-  // Whoever made the code may say its file at one time and not at another.
-  const auto number_of = [&](const CodeFunction& function) {
-    const auto [first, last] = functions.equal_range(function.name);
-    for (auto known = first; known != last; ++known) {
-      std::string& file = profile.functions[known->second].file;
-      if (file.empty()) file = function.file;
-      if (file == function.file || function.file.empty()) return known->second;
-    }
-    const auto number = static_cast<std::uint32_t>(profile.functions.size());
-    profile.functions.push_back({.name = function.name, .system_name = function.name, .file = function.file});
-    functions.emplace(function.name, number);
-    return number;
-  };
-  for (const Place& place : locations_) {
-    profile::Location& location = profile.locations.emplace_back();
-    location.module = place.module;
-    location.address = place.address;
-    if (uses_[place.module].kind == ModuleUse::Kind::kWaker) {
-      const std::string text = waker_text(place.address);
-      location.lines.push_back({static_cast<std::uint32_t>(profile.functions.size()), 0});
-      profile.functions.push_back({.name = text, .system_name = text});
-    }
-    if (place.name == CodeNames::kUnknown) continue;
-    location.interpreted = uses_[place.module].kind == ModuleUse::Kind::kRegistry;
-    for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
-      const CodeFunction& function = names.function(name);
-      if (function.name.empty()) continue;
-      location.lines.push_back({number_of(function), function.line});
-      location.function_begin = function.begin;
-    }
-  }
+  FunctionNumbers functions(profile);
+  for (std::uint32_t i = 0; i < locations_.size(); ++i) add_location(profile, i, names, functions);
   const auto total = totals(counts, unknown);
   LabelSets label_sets(profile, labels);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     if (total[i].count == 0) continue;
-    const SampleKey& key = samples_[i].key;
-    const Origin& origin = origins_[key.origin];
-    profile::Sample& sample = profile.samples.emplace_back();
     if (numbers != nullptr) numbers->push_back(static_cast<std::uint32_t>(i));
-    for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
-      sample.locations.push_back(stacks_.frame(at));
-    sample.count = total[i].count;
-    sample.value = total[i].value;
-    sample.event = origin.event;
-    sample.pid = origin.tgid;
-    sample.tid = origin.tid;
-    sample.comm = origin.comm == kNoComm ? profile::kNone : origin.comm;
-    sample.labels = label_sets.of(origin.labels, origin.reason);
-    sample.end = key.end;
-    sample.certainty = key.certainty;
+    const Origin& origin = origins_[samples_[i].key.origin];
+    profile.samples.push_back(sample(i, total[i]));
+    profile.samples.back().labels = label_sets.of(origin.labels, origin.reason);
+  }
+  return profile;
+}
+
+profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
+                                         const ModuleFiller& fill_module, const CodeNames& names,
+                                         std::span<const ProcessLabelSets::Set> labels) const {
+  profile::Profile profile;
+  profile.strings = strings_;
+  add_modules(profile, fill_module, names);
+  FunctionNumbers functions(profile);
+  std::unordered_map<std::uint32_t, std::uint32_t> used;  // of locations_: places in the profile
+  const auto place_of = [&](std::uint32_t number) {
+    const auto [place, is_new] = used.try_emplace(number, static_cast<std::uint32_t>(used.size()));
+    if (is_new) add_location(profile, number, names, functions);
+    return place->second;
+  };
+  const auto total = totals(counts, unknown);
+  told.resize(samples_.size());
+  LabelSets label_sets(profile, labels);
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    // It may count for another sample by now, as a wait does once its waker is known. Then it is told twice.
+    if (total[i].count <= told[i].count) continue;
+    const Origin& origin = origins_[samples_[i].key.origin];
+    profile::Sample& added = profile.samples.emplace_back(
+        sample(i, {total[i].count - told[i].count, total[i].value - std::min(total[i].value, told[i].value), 0}));
+    for (std::uint32_t& location : added.locations) location = place_of(location);
+    added.labels = label_sets.of(origin.labels, origin.reason);
+    told[i] = total[i];
   }
   return profile;
 }

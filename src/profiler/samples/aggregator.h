@@ -91,6 +91,11 @@ class Aggregator {
   [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
                                        const CodeNames& names = {}, std::span<const ProcessLabelSets::Set> labels = {},
                                        std::vector<std::uint32_t>* numbers = nullptr) const;
+  // The same of what has come since `told` was last given, or since the start if it is empty. The Profile's locations
+  // are only those of its samples. The modules have the same numbers each time.
+  [[nodiscard]] profile::Profile build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
+                                             const ModuleFiller& fill_module, const CodeNames& names = {},
+                                             std::span<const ProcessLabelSets::Set> labels = {}) const;
 
   struct Truncation {
     std::uint8_t end;
@@ -101,7 +106,11 @@ class Aggregator {
   [[nodiscard]] std::vector<Truncation> truncations(const Counts& counts) const;
 
  private:
+  class FunctionNumbers;
   void add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const;
+  void add_location(profile::Profile& profile, std::uint32_t number, const CodeNames& names,
+                    FunctionNumbers& functions) const;
+  [[nodiscard]] profile::Sample sample(std::size_t number, const wl_count& count) const;
   struct Place {  // module in the upper numbering below, the address in it, and what it was called then
     std::uint32_t module;
     std::uint32_t name;

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,7 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kLivenessInterval = kSecond / 5;
 constexpr std::uint64_t kEvictInterval = 30 * kSecond;
 constexpr double kProgressInterval = 0.5;           // seconds
+constexpr double kToldInterval = 1;                 // of Hooks::second
 constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
@@ -197,6 +199,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
       hooks.progress(progress());
       next_progress = now + kProgressInterval;
     }
+    if (hooks.second && now >= told_at_ + kToldInterval) hooks.second(profile_since_told());
     if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
     if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
@@ -206,6 +209,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   drain();
   hurry_at(-1, 0);
   hooks.progress(progress());
+  if (hooks.second) hooks.second(profile_since_told());
   return {};
 }
 
@@ -470,6 +474,29 @@ void Recorder::write_times(profile::Profile& profile, std::span<const std::uint3
   times_->write(profile, numbers, start_monotonic_ns_, sample_of());
 }
 
+// Of events that are sampled once in so many, people want to know how many there were.
+void Recorder::scale_counts(profile::Profile& profile) const {
+  profile.events = events_.list;
+  for (profile::Sample& sample : profile.samples)
+    if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
+}
+
+profile::Profile Recorder::profile_since_told() {
+  std::uint64_t unknown = unknown_counts_;
+  aggregator_.join_wakers();
+  profile::Profile profile = aggregator_.build_since(
+      told_, counts(), unknown,
+      [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
+      labels_.sets());
+  scale_counts(profile);
+  const KernelSideStats stats = source_.samples->stats();
+  const std::uint64_t lost = stats.lost + stats.lost_waits + unknown;
+  profile.lost = lost - std::min(lost, std::exchange(told_lost_, lost));
+  const double now = seconds();
+  profile.duration_ns = static_cast<std::uint64_t>((now - std::exchange(told_at_, now)) * 1e9);
+  return profile;
+}
+
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
   profile::Profile profile;
@@ -481,10 +508,7 @@ profile::Profile Recorder::profile() {
         counts(), unknown,
         [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
         labels_.sets(), times_ ? &numbers : nullptr);
-    profile.events = events_.list;
-    // Of events that are sampled once in so many, people want to know how many there were.
-    for (profile::Sample& sample : profile.samples)
-      if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
+    scale_counts(profile);
     if (times_) write_times(profile, numbers);
   });
   const KernelSideStats stats = source_.samples->stats();

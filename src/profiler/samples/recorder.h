@@ -75,6 +75,9 @@ class Recorder {
     // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made. `given_up` becomes
     // true when the recording ends: the checkpoint is not wanted any more, and its end is waited for.
     std::function<void(const profile::Profile&, const std::atomic<bool>& given_up)> checkpoint;
+    // Called once a second and at the end, with what has come since the last call; empty: it is not asked for. What
+    // waits for a process's answer comes once it has that. profile() may be called from there.
+    std::function<void(profile::Profile&&)> second;
   };
   // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
   // targets. An error ends it early; what was collected stays available.
@@ -150,6 +153,8 @@ class Recorder {
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   [[nodiscard]] Aggregator::Counts counts();
+  [[nodiscard]] profile::Profile profile_since_told();
+  void scale_counts(profile::Profile& profile) const;
   [[nodiscard]] TimeLine::SampleOf sample_of() const {
     return [this](const wl_stack_key& key) { return aggregator_.sample_of(key); };
   }
@@ -173,6 +178,9 @@ class Recorder {
   CodeNames names_;
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
+  std::vector<wl_count> told_;  // what Hooks::second has been told
+  double told_at_ = 0;
+  std::uint64_t told_lost_ = 0;
   std::optional<TimeLine> times_;
   EventQueue queue_;
   RestingThreads resting_;

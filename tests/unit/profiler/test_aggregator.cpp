@@ -107,6 +107,38 @@ TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
   EXPECT_EQ(aggregator.build(kNoCounts, unknown, kNamed).samples.at(0).count, 42u);
 }
 
+// Each part has what has come since the one before: the parts together are the whole.
+TEST_F(AggregatorTest, PartsHaveWhatHasComeSince) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT}, two[] = {0x10006 | WL_FRAME_EXACT, 0x10020};
+  const wl_stack_key key{123, 7, 8};
+  std::uint64_t counted = 0;
+  const Aggregator::Counts counts = [&](const auto& sink) { sink(key, {counted, counted * 10, 1}); };
+  std::vector<wl_count> told;
+  const auto part = [&] { return aggregator.build_since(told, counts, unknown, kNamed); };
+  aggregator.add_counted(key, stack(one), &maps, 1);
+  profile::Profile profile = part();
+  ASSERT_EQ(profile.samples.size(), 1u);
+  EXPECT_EQ(profile.samples[0].count, 1u);
+  EXPECT_TRUE(part().samples.empty());
+  counted = 4;
+  aggregator.add(stack(two), &maps, 2);
+  profile = part();
+  ASSERT_EQ(profile.samples.size(), 2u);
+  EXPECT_EQ(profile.samples[0].count, 4u);
+  EXPECT_EQ(profile.samples[0].value, 40u);
+  EXPECT_EQ(profile.samples[1].count, 2u);
+  EXPECT_EQ(profile.strings[profile.samples[1].comm], "worker");
+  aggregator.settle(counts, unknown);
+  counted = 0;
+  aggregator.add(stack(two), &maps, 1);
+  profile = part();
+  ASSERT_EQ(profile.samples.size(), 1u);
+  EXPECT_EQ(profile.samples[0].count, 1u);
+  ASSERT_EQ(profile.locations.size(), 2u);  // those of this part only
+  EXPECT_EQ(profile.locations[profile.samples[0].locations[0]].address, 0x10006u - 0xf000);
+  EXPECT_EQ(profile.modules[profile.locations[0].module].path, "file 3");
+}
+
 // A wait's event is its begin; how long it was comes with the counts.
 TEST_F(AggregatorTest, WaitsHaveTheTimeThatIsCounted) {
   const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};

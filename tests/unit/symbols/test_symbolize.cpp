@@ -18,6 +18,7 @@
 #include "nm.h"
 #include "os/readers.h"
 #include "symbols/kernel_symbols.h"
+#include "symbols/live_names.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -100,6 +101,41 @@ TEST_P(SymbolizeFiles, InlinedFramesWithTheirLines) {
 
 TEST_P(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined"), {.lines = false}), Frames{"outer::Box::work(int)"});
+}
+
+// Profiles that come one after the other get the names that each would get by itself.
+TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
+  LiveNames live({.lines = false});
+  profile::Profile first;
+  first.modules = {module("prog"), module("lib.so")};
+  for (const auto& [name, address] : symbols_) first.locations.push_back({.module = 0, .address = address});
+  for (const auto& [name, address] : symbols_of(path("lib.so")))
+    first.locations.push_back({.module = 1, .address = address});
+  first.locations.push_back({.module = 0, .address = 1});  // has no name
+  // Of what an interpreter ran there.
+  first.functions = {{.name = "_ZN1a1bEv", .system_name = "_ZN1a1bEv"}};
+  first.locations[0].lines = {{.function = 0}};
+  first.locations[0].interpreted = true;
+  std::vector<profile::Profile> profiles(3, first);
+  std::erase_if(profiles[0].locations, [](const auto& location) { return location.address / 16 % 2 == 0; });
+  for (profile::Profile profile : profiles) {
+    profile::Profile expected = profile;
+    symbolize(expected, {.lines = false});
+    live.name(profile);
+    std::size_t named = 0;
+    for (std::size_t i = 0; i < profile.locations.size(); ++i) {
+      const auto names = [i](const profile::Profile& of) {
+        Frames frames;
+        for (const auto& line : of.locations[i].lines) frames.push_back(of.functions.at(line.function).name);
+        return frames;
+      };
+      EXPECT_EQ(names(profile), names(expected)) << i;
+      EXPECT_EQ(profile.locations[i].function_begin, expected.locations[i].function_begin) << i;
+      named += names(profile).empty() ? 0 : 1;
+    }
+    EXPECT_GT(named, 5u);
+    EXPECT_LT(named, profile.locations.size());
+  }
 }
 
 TEST_P(SymbolizeFiles, OtherCompilersAndForms) {
