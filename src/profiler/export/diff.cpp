@@ -97,6 +97,15 @@ auto rank_of(const FunctionDifference& one) {
 
 }  // namespace
 
+const char* text_of(Normalise normalise) {
+  switch (normalise) {
+    case Normalise::kSamples: return "samples";
+    case Normalise::kTime: return "time";
+    case Normalise::kNothing: break;
+  }
+  return "none";
+}
+
 Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::ValueType type_of_a,
                                           const profile::Profile& b, profile::ValueType type_of_b,
                                           Normalise normalise) {
@@ -127,6 +136,7 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   std::size_t at = 0;
   for (auto& [key, both] : all) {
     both.difference.name = key.first;
+    both.difference.is_kernel = key.second;
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
       numbers->difference =
           static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;
