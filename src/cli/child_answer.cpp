@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "os/readers.h"
+
 namespace windlass::cli {
 namespace {
 
@@ -18,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void work_it_out(const std::function<WorkedOut()>& work, int pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  os::use_readers(nullptr);  // The readers answer the parent. This process may itself be left behind.
   // The browsers' connections would stay open here.
   dup2(pipe, STDERR_FILENO + 1);
   close_range(STDERR_FILENO + 2, ~0U, 0);

@@ -31,9 +31,9 @@ class PageForms : public test::PageInBrowser {
     std::ofstream(directory_ + "/page.html") << page;
   }
   // The page as if a server had sent it, which answers with `lines`.
-  static void open_served(const std::string& lines) {
-    write(testing::synthetic_profile());
-    open("#view=functions");
+  static void open_served(const std::string& lines, const std::string& theme = "light") {
+    write(testing::synthetic_profile({.samples = 300, .functions = 30, .stacks = 50}));
+    open("#view=functions&theme=" + theme);
     browser_->value(
         fmt::format("names.served = true; window.fetch = async (url) => {{ window.asked = url; return new "
                     "Response({}); }}; 0",
@@ -170,8 +170,11 @@ TEST_F(PageForms, AxeFindsNoViolations) {
     judge_views(fmt::format("profile {}", width));
     write_difference();
     judge_views(fmt::format("difference {}", width));
-    open_served(kLines);
-    judge(fmt::format("code {}", width));
+    for (const char* theme : {"light", "dark"}) {
+      open_served(kLines, theme);
+      browser_->value("document.querySelectorAll('#code button.plain').forEach((one) => one.click())");
+      judge(fmt::format("code {} {}", width, theme));
+    }
   }
   browser_->size(1400, 900);
   EXPECT_GT(passed, 100u);

@@ -265,6 +265,16 @@ TEST_F(ViewCommand, RecordOpensThePage) {
   const test::PageData page = test::page_data(answer);
   EXPECT_FALSE(page.samples.empty());
   EXPECT_NE(page.names["processes"].dump().find("bash"), std::string::npos);
+  // Code is read behind a recording, too: some function of the program's file.
+  bool has_code = false;
+  for (const auto& frame : page.names["frames"]) {
+    if (has_code || frame["kind"] != 0 || !frame.contains("module")) continue;
+    if (page.names["modules"][frame["module"].get<std::size_t>()]["name"] != "bash") continue;
+    const std::string code =
+        ask(port_, get(path_ + "/annotate?value=samples&function=" + frame["name"].get<std::string>()));
+    has_code = code.find("{\"type\":\"instruction\"") != std::string::npos;
+  }
+  EXPECT_TRUE(has_code);
   EXPECT_EQ(interrupted(), 7) << "the status of the command";
 }
 

@@ -55,7 +55,7 @@ function showCode(table) {
 
 // ---- both columns --------------------------------------------------------------------------------------------------
 function heat(cell, n, most) {
-  if (n > 0) cell.style.background = `color-mix(in srgb, var(--heat) ${Math.round(6 + 54 * Math.min(1, n / most))}%, transparent)`;
+  if (n > 0) cell.style.background = `color-mix(in srgb, var(--heat) ${Math.round(6 + 34 * Math.min(1, n / most))}%, transparent)`;
   return cell;
 }
 function weightCells(line, all, most) {

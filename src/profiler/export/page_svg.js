@@ -18,7 +18,7 @@ function svgText() {
   const hatch = put(put(root, "defs", {}), "pattern", { id: "hatch", width: 8, height: 8, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   put(hatch, "rect", { width: 3, height: 8, fill: "#fff", "fill-opacity": 0.55 });
   put(root, "text", { x: 10, y: 19, fill: page.color, "font-family": "system-ui, sans-serif", "font-size": 14, "font-weight": 600 }, document.querySelector("h1").textContent);
-  const facts = [...$("facts").children].map((one) => `${one.children[1].textContent} ${one.children[0].textContent}`).slice(0, 4);
+  const facts = [...$("facts").children].map((one) => `${one.children[1].textContent} ${one.children[0].textContent}`);
   put(root, "text", { x: 10, y: 36, fill: page.color, "font-family": "system-ui, sans-serif", "font-size": 11 }, facts.join(", "));
   const boxes = put(root, "g", { transform: `translate(10 ${SVG_TOP})`, "font-family": "ui-monospace, 'DejaVu Sans Mono', monospace", "font-size": 12 });
   for (const box of drawn.boxes) {
