@@ -82,12 +82,6 @@ if(WINDLASS_PACKS_RELOCATIONS AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   target_link_options(windlass-static PRIVATE -Wl,-z,pack-relative-relocs)
 endif()
 target_link_options(windlass-static PRIVATE -static-pie -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--fatal-warnings)
-# A quarter of a megabyte less of relocations (DT_RELR), where the linker can.
-include(CheckLinkerFlag)
-check_linker_flag(CXX "-Wl,-z,pack-relative-relocs,--fatal-warnings" WINDLASS_LINKS_RELR)
-if(WINDLASS_LINKS_RELR)
-  target_link_options(windlass-static PRIVATE -Wl,-z,pack-relative-relocs)
-endif()
 set_target_properties(windlass-static PROPERTIES OUTPUT_NAME windlass RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/static)
 # The file that is copied has no names and lines of its own; windlass.debug beside it has.
 add_custom_command(TARGET windlass-static POST_BUILD

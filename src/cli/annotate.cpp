@@ -18,9 +18,12 @@ void add_annotate_options(CLI::App& command, AnnotateArguments& to) {
       .add_option("--annotate", to.function,
                   "shares of this function's source lines and instructions; a name, or a part of one; with --json, too")
       ->type_name("FUNCTION");
+  add_source_map_option(command, to.source_maps);
+}
+
+void add_source_map_option(CLI::App& command, std::vector<std::string>& to) {
   command
-      .add_option("--source-map", to.source_maps,
-                  "source files whose path begins with FROM are below TO here; again for several")
+      .add_option("--source-map", to, "source files whose path begins with FROM are below TO here; again for several")
       ->check(CLI::Validator(
           [](const std::string& text) {
             const std::size_t mark = text.find('=');

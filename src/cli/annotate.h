@@ -19,6 +19,7 @@ struct AnnotateArguments {
 };
 
 void add_annotate_options(CLI::App& command, AnnotateArguments& to);
+void add_source_map_option(CLI::App& command, std::vector<std::string>& to);
 
 // Makes `function` the full name of the one function that it means. False: says on stderr why there is none, or which
 // it could be; `subject` is the profile's name.

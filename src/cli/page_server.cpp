@@ -6,11 +6,16 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <list>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -39,17 +44,73 @@ std::string short_answer(std::string_view status, std::string_view text) {
 
 struct Answer {
   std::string head;
-  std::string_view body;
+  std::string_view body{};                         // of the page
+  std::optional<PageServer::Question> question{};  // to be answered first
 };
+
+// Of a header; empty: it is not there. `name` in lower case.
+std::string_view header(std::string_view request, std::string_view name) {
+  for (std::size_t end = request.find("\r\n"); end != request.npos;) {
+    const std::size_t begin = end + 2;
+    end = request.find("\r\n", begin);
+    const std::string_view line = request.substr(begin, end - begin);
+    if (line.size() <= name.size() || line[name.size()] != ':') continue;
+    if (!std::ranges::equal(line.substr(0, name.size()), name, {}, [](char c) { return std::tolower(c); })) continue;
+    const std::size_t value = line.find_first_not_of(" \t", name.size() + 1);
+    return value == line.npos ? std::string_view() : line.substr(value);
+  }
+  return {};
+}
+
+// As forms send it. Nothing: malformed.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    if (text[i] != '%') {
+      plain += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    const char *const digits = text.data() + i + 1, *const end = digits + 2;
+    if (text.size() - i < 3 || std::from_chars(digits, end, byte, 16).ptr != end) return std::nullopt;
+    plain += static_cast<char>(byte);
+    i += 2;
+  }
+  return plain;
+}
+
+std::optional<PageServer::Question> question_of(std::string_view query) {
+  PageServer::Question question;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+    const std::size_t mark = pair.find('=');
+    const auto value = decoded(mark == pair.npos ? std::string_view() : pair.substr(mark + 1));
+    if (!value) return std::nullopt;
+    if (pair.substr(0, mark) == "function") question.function = *value;
+    if (pair.substr(0, mark) == "value") question.value = *value;
+  }
+  return question.function.empty() ? std::nullopt : std::optional(std::move(question));
+}
 
 // `request`: up to the empty line behind its headers.
 Answer answer_to(std::string_view request, std::string_view path, std::string_view page) {
   const std::string_view method = request.substr(0, request.find(' '));
-  if (method != "GET" && method != "HEAD") return {short_answer("405 Method Not Allowed", "GET and HEAD only\n"), {}};
-  const std::string_view rest = request.substr(method.size() + 1);
-  if (rest.substr(0, rest.find_first_of(" ?\r\n")) != path)
-    return {short_answer("404 Not Found", "windlass printed the whole address of the page\n"), {}};
-  return {head("200 OK", "text/html", page.size()), method == "GET" ? page : std::string_view()};
+  if (method != "GET" && method != "HEAD") return {short_answer("405 Method Not Allowed", "GET and HEAD only\n")};
+  std::string_view target = request.substr(method.size() + 1);
+  target = target.substr(0, target.find_first_of(" \r\n"));
+  const std::string_view place = target.substr(0, target.find('?'));
+  if (place == path) return {head("200 OK", "text/html", page.size()), method == "GET" ? page : std::string_view()};
+  constexpr std::string_view kAnnotate = "/annotate";
+  if (!place.starts_with(path) || place.substr(path.size()) != kAnnotate)
+    return {short_answer("404 Not Found", "windlass printed the whole address of the page\n")};
+  if (method != "GET") return {short_answer("405 Method Not Allowed", "GET only\n")};
+  // Browsers say so of each request (Fetch Metadata).
+  if (const auto site = header(request, "sec-fetch-site"); !site.empty() && site != "same-origin")
+    return {short_answer("403 Forbidden", "only the page itself may ask\n")};
+  auto question = question_of(target.substr(std::min(target.size(), place.size() + 1)));
+  if (!question) return {short_answer("400 Bad Request", "annotate?function=NAME&value=NAME\n")};
+  return {.head = {}, .question = std::move(question)};
 }
 
 // One connection: reads a request, then writes the answer.
@@ -57,11 +118,21 @@ class Client {
  public:
   explicit Client(os::Descriptor socket) : socket_(std::move(socket)), until_(Clock::now() + kToAsk) {}
 
-  [[nodiscard]] pollfd wanted() const { return {socket_.get(), static_cast<short>(answered_ ? POLLOUT : POLLIN), 0}; }
+  [[nodiscard]] pollfd wanted() const {
+    return {socket_.get(), static_cast<short>(!answered_ ? POLLIN : answer_.question ? POLLRDHUP : POLLOUT), 0};
+  }
   [[nodiscard]] Clock::time_point until() const { return until_; }
+  // What it waits for; null: nothing.
+  [[nodiscard]] const PageServer::Question* question() const { return answer_.question ? &*answer_.question : nullptr; }
   // Goes on as far as possible without waiting. False: the connection is over.
   [[nodiscard]] bool go_on(std::string_view path, std::string_view page) {
+    if (answer_.question) return false;  // it has gone
     return answered_ ? send_some() : receive_some(path, page);
+  }
+  void answer(const WorkedOut& answer) {
+    answer_ = {answer.good ? head("200 OK", "application/x-ndjson", answer.text.size()) + answer.text
+                           : short_answer("500 Internal Server Error", answer.text)};
+    until_ = Clock::now() + kToTake;
   }
 
  private:
@@ -94,6 +165,58 @@ class Client {
   bool answered_ = false;
   Answer answer_;
   std::size_t sent_ = 0;  // of head and body
+};
+
+// The clients, and the answer that is worked out for one of them.
+class Clients {
+ public:
+  Clients(std::string_view path, std::string_view page, const PageServer::Annotate& annotate)
+      : path_(path), page_(page), annotate_(annotate) {}
+
+  [[nodiscard]] bool empty() const { return clients_.empty(); }
+  [[nodiscard]] bool full() const { return clients_.size() == kMostClients; }
+  void add(os::Descriptor connection) { clients_.emplace_back(std::move(connection)); }
+  void drop_first() { drop(clients_.begin()); }
+  void want(std::vector<pollfd>& wanted) const {
+    for (const Client& client : clients_) wanted.push_back(client.wanted());
+    if (child_) wanted.push_back({child_->descriptor(), POLLIN, 0});
+  }
+  // `polled`: what want() wanted.
+  void go_on(std::span<const pollfd> polled) {
+    const auto now = Clock::now();
+    auto client = clients_.begin();
+    for (std::size_t i = 0; client != clients_.end(); ++i) {
+      const bool goes_on = polled[i].revents == 0 || client->go_on(path_, page_);
+      client = goes_on && now <= client->until() ? std::next(client) : drop(client);
+    }
+    if (child_ && !child_->go_on()) {
+      asking_->answer(child_->answer());
+      child_.reset();
+    }
+    if (!child_) ask_next();
+  }
+
+ private:
+  using Place = std::list<Client>::iterator;
+  Place drop(Place client) {
+    if (child_ && client == asking_) child_.reset();
+    return clients_.erase(client);
+  }
+  void ask_next() {
+    asking_ = std::ranges::find_if(clients_, [](const Client& client) { return client.question() != nullptr; });
+    if (asking_ == clients_.end()) return;
+    auto started = ChildAnswer::start([&] { return annotate_(*asking_->question()); });
+    if (started)
+      child_.emplace(std::move(*started));
+    else
+      asking_->answer({.text = started.error().what});
+  }
+
+  std::string_view path_, page_;
+  const PageServer::Annotate& annotate_;
+  std::list<Client> clients_;
+  std::optional<ChildAnswer> child_;
+  Place asking_ = clients_.end();  // whose question the child answers
 };
 
 Failure refused(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
@@ -129,28 +252,23 @@ Expected<PageServer> PageServer::listen(std::uint16_t port) {
 
 std::string PageServer::address() const { return fmt::format("http://127.0.0.1:{}{}", port_, path_); }
 
-Expected<void> PageServer::serve(const std::string& page, int stop) const {
-  std::list<Client> clients;
+Expected<void> PageServer::serve(const std::string& page, const Annotate& annotate, int stop) const {
+  Clients clients(path_, page, annotate);
   std::vector<pollfd> wanted;
   for (;;) {
     wanted = {{stop, POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    for (const Client& client : clients) wanted.push_back(client.wanted());
+    clients.want(wanted);
     constexpr int kLookAgain = 1000;  // ms, for clients whose time is over
     if (poll(wanted.data(), wanted.size(), clients.empty() ? -1 : kLookAgain) < 0 && errno != EINTR)
       return refused("cannot wait for browsers");
     if (wanted[0].revents != 0) return {};
-    const auto now = Clock::now();
-    auto client = clients.begin();
-    for (std::size_t i = 2; i < wanted.size(); ++i) {
-      const bool goes_on = wanted[i].revents == 0 || client->go_on(path_, page);
-      client = goes_on && now <= client->until() ? std::next(client) : clients.erase(client);
-    }
+    clients.go_on(std::span(wanted).subspan(2));
     if (wanted[1].revents == 0) continue;
     os::Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool no_more = !connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (no_more && clients.empty()) return refused("cannot accept a browser");
-    if (no_more || clients.size() == kMostClients) clients.pop_front();
-    if (connection) clients.emplace_back(std::move(connection));
+    if (no_more || clients.full()) clients.drop_first();
+    if (connection) clients.add(std::move(connection));
   }
 }
 

@@ -1,9 +1,12 @@
-// Serves one page to browsers of this machine: HTTP/1.1 (RFC 9112) on 127.0.0.1, a connection a request.
+// Serves one page to browsers of this machine, and what it asks for: HTTP/1.1 (RFC 9112) on 127.0.0.1, a connection a
+// request.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "cli/child_answer.h"
 #include "os/descriptor.h"
 #include "windlass/error.h"
 
@@ -13,15 +16,23 @@ namespace windlass::cli {
 // the page's path has 128 random bits. Every other path is answered with 404.
 class PageServer {
  public:
+  // What ".../annotate?function=NAME&value=NAME" asks for.
+  struct Question {
+    std::string function, value;
+  };
+  // Runs in a process of its own (ChildAnswer), one at a time.
+  using Annotate = std::function<WorkedOut(const Question&)>;
+
   // Port 0: one that is free. Errors: kSystem, with the text and errno of the call that failed.
   [[nodiscard]] static Expected<PageServer> listen(std::uint16_t port);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   // "http://127.0.0.1:41234/5f0c..."
   [[nodiscard]] std::string address() const;
-  // Answers until `stop` is readable. `page`: HTML. A client that does not send its request within 10 s, or takes more
-  // than 60 s for the answer, is let go; beyond 64 clients the oldest one is. Not thread-safe.
-  [[nodiscard]] Expected<void> serve(const std::string& page, int stop) const;
+  // Answers until `stop` is readable. `page`: HTML. A question is answered if it comes from the page. A client that
+  // does not send its request within 10 s, or takes more than 60 s for the answer, is let go; beyond 64 clients the
+  // oldest one is. Not thread-safe.
+  [[nodiscard]] Expected<void> serve(const std::string& page, const Annotate& annotate, int stop) const;
 
  private:
   PageServer(os::Descriptor socket, std::uint16_t port, std::string path)

@@ -70,6 +70,11 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+// As a command line names them; empty: it cannot.
+std::string named_files(const std::vector<std::string>& files) {
+  return files.size() == 1 && files.front() != "-" ? files.front() : "";
+}
+
 // A profile as the options choose it.
 struct Chosen {
   std::string subject;  // its name in messages
@@ -91,7 +96,7 @@ Expected<void> write(const ReportArguments& options, const Chosen& what, TextWri
     return write_annotated(profile, value, options.annotate, options.pdb,
                            {.json = options.json, .width = output_width(), .colour = wants_colour()}, out);
   const bool chosen = !options.selection.value.empty();
-  if (options.html) return exporter::write_html(profile, out, {.first = value});
+  if (options.html) return exporter::write_html(profile, out, {.first = value, .file = named_files(options.files)});
   if (options.folded) return exporter::write_folded(profile, out, value);
   if (options.speedscope)  // which shows time where it may choose
     return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
@@ -144,6 +149,9 @@ Expected<void> write_difference(const ReportArguments& options, const Chosen& a,
   if (!difference) return Failure(difference.error());
   if (options.json) return exporter::write_diff_json(*difference, a.profile, b.profile, out);
   if (options.csv) return exporter::write_diff_csv(*difference, out);
+  if (options.html)
+    return exporter::write_diff_html(*difference, a.profile, b.profile, out,
+                                     {.name_a = a.subject, .name_b = b.subject});
   if (options.folded) return exporter::write_diff_folded(*difference, a.profile, b.profile, out);
   return exporter::write_diff_report(*difference, a.profile, b.profile, out,
                                      {.name_a = a.subject,
@@ -164,15 +172,14 @@ int end_of(const Expected<void>& written, const std::string& file) {
 
 // False: says on stderr which options do not go together.
 bool go_together(const ReportArguments& options) {
-  const bool has_form =
-      options.html || options.speedscope || options.firefox || options.chrome || !options.label.empty();
-  if (options.annotate.wanted() && (has_form || options.folded || options.csv || options.diff)) {
+  const bool has_form = options.speedscope || options.firefox || options.chrome || !options.label.empty();
+  if (options.annotate.wanted() && (has_form || options.html || options.folded || options.csv || options.diff)) {
     say("windlass: --annotate writes text, or lines of JSON with --json. Way out: leave out the other form\n");
     return false;
   }
   if (options.diff && (options.files.size() != 2 || has_form)) {
-    say("windlass: report --diff compares two files. Way out: report --diff A B, with --json, --csv, --folded or "
-        "none\n");
+    say("windlass: report --diff compares two files. Way out: report --diff A B, with --html, --json, --csv, "
+        "--folded or none\n");
     return false;
   }
   return true;

@@ -5,13 +5,16 @@
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "base/shown.h"
 #include "base/text_writer.h"
+#include "cli/annotate.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/page_server.h"
@@ -20,7 +23,9 @@
 #include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
+#include "profiler/annotate/annotation.h"
 #include "profiler/export/html.h"
+#include "profiler/export/values.h"
 
 namespace windlass::cli {
 namespace {
@@ -56,12 +61,31 @@ bool open_browser(const std::string& address) {
   return started;
 }
 
+// What the page asks for. It knows names as shown() has them.
+WorkedOut annotated(const profile::Profile& profile, const PageServer::Question& question,
+                    const std::vector<std::string>& source_maps) {
+  const auto values = exporter::named_values(profile);
+  const auto value = std::ranges::find(values, question.value, [](const auto& one) { return shown(one.name); });
+  if (value == values.end()) return {.text = "The profile has no such value."};
+  const auto functions = annotate::functions_named(profile, value->type, "");  // all of them
+  const auto function =
+      std::ranges::find(functions, question.function, [](const auto& one) { return shown(one.first); });
+  if (function == functions.end()) return {.text = "No sample has such a function."};
+  WorkedOut answer;
+  TextWriter out(&answer.text);
+  auto written = write_annotated(profile, value->type, {.function = function->first, .source_maps = source_maps}, {},
+                                 {.json = true}, out);
+  if (written) written = out.finish();
+  answer.good = written.has_value();
+  return answer;
+}
+
 }  // namespace
 
 int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options) {
   std::string page;
   TextWriter out(&page);
-  auto written = exporter::write_html(profile, out, {.first = options.value});
+  auto written = exporter::write_html(profile, out, {.first = options.value, .file = options.file, .served = true});
   if (written) written = out.finish();
   if (!written) {
     say_error(name, written.error());
@@ -78,7 +102,10 @@ int view(const profile::Profile& profile, const std::string& name, const ViewOpt
   const bool opened = options.browser && open_browser(server->address());
   if (!opened && is_set("SSH_CONNECTION"))
     say("  from another machine: ssh -L {0}:127.0.0.1:{0} to this host, then that address\n", server->port());
-  if (const auto served = server->serve(page, signals.descriptor()); !served) {
+  const auto answer = [&](const PageServer::Question& question) {
+    return annotated(profile, question, options.source_maps);
+  };
+  if (const auto served = server->serve(page, answer, signals.descriptor()); !served) {
     say_error(name, served.error());
     return kRefused;
   }
@@ -99,6 +126,7 @@ void register_view(CLI::App& app, int& status) {
       ->required()
       ->type_name("FILE");
   add_selection_options(*command, arguments->selection);
+  add_source_map_option(*command, arguments->view.source_maps);
   command->add_option("--port", arguments->view.port, "of 127.0.0.1; 0: one that is free")
       ->capture_default_str()
       ->check(number_between(0, 65535))
@@ -111,6 +139,7 @@ void register_view(CLI::App& app, int& status) {
     const std::string name = shown_profile(arguments->file);
     const auto value = select_from(*profile, name, arguments->selection);
     arguments->view.value = value;
+    if (arguments->file != "-") arguments->view.file = arguments->file;
     status = value ? view(*profile, name, arguments->view) : kUsage;
   });
 }

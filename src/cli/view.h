@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "profiler/profile/profile.h"
 
@@ -12,6 +13,8 @@ struct ViewOptions {
   std::uint16_t port = 0;                     // 0: one that is free
   bool browser = true;                        // Open the browser, where there is one.
   std::optional<profile::ValueType> value{};  // What the page shows first.
+  std::string file{};                         // As of HtmlOptions.
+  std::vector<std::string> source_maps{};     // As of AnnotateArguments.
 };
 
 // Serves the page until Ctrl-C. `name`: the profile's, for people. Returns the exit status; says on stderr what failed.

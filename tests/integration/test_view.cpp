@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 
 #include "os/descriptor.h"
 #include "profiler/export/pprof.h"
+#include "support/browser.h"
 #include "support/child_program.h"
 #include "support/loopback.h"
 #include "support/page_data.h"
@@ -85,8 +87,15 @@ TEST_F(ViewCommand, ServesThePageUntilInterrupted) {
   const std::string page = test::run(WINDLASS_COMMAND " report --html " + file_).output;
   const std::string answer = ask(port_, get(path_));
   EXPECT_TRUE(begins(answer, "HTTP/1.1 200 OK\r\n")) << answer.substr(0, 200);
-  EXPECT_TRUE(answer.ends_with("\r\n\r\n" + page));
-  EXPECT_NE(answer.find("Content-Length: " + std::to_string(page.size()) + "\r\n"), std::string::npos);
+  // The same page but for the right to ask its server.
+  const std::string served = answer.substr(answer.find("\r\n\r\n") + 4);
+  const test::PageData data = test::page_data(page), served_data = test::page_data(served);
+  EXPECT_EQ(served_data.samples.size(), data.samples.size());
+  EXPECT_EQ(served_data.names["frames"], data.names["frames"]);
+  EXPECT_EQ(served_data.names["served"], true);
+  EXPECT_NE(served.find("; connect-src 'self'\">"), std::string::npos);
+  EXPECT_EQ(page.find("connect-src"), std::string::npos);
+  EXPECT_NE(answer.find("Content-Length: " + std::to_string(served.size()) + "\r\n"), std::string::npos);
   EXPECT_TRUE(begins(ask(port_, get(path_ + "?view=callers")), "HTTP/1.1 200"));
   const std::string head = ask(port_, "HEAD " + path_ + " HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(begins(head, "HTTP/1.1 200") && head.ends_with("\r\n\r\n")) << head;
@@ -107,6 +116,76 @@ TEST_F(ViewCommand, NobodyElseGetsThePage) {
   std::snprintf(port, sizeof port, ":%04X", port_);
   EXPECT_NE(listening.find(std::string("0100007F") + port), std::string::npos);
   EXPECT_EQ(listening.find(std::string("00000000") + port), std::string::npos);
+  EXPECT_EQ(interrupted(), 0);
+}
+
+std::string body_of(const std::string& answer) {
+  return answer.substr(std::min(answer.size(), answer.find("\r\n\r\n") + 4));
+}
+
+TEST_F(ViewCommand, AnswersWhatThePageAsks) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  const std::string name = testing::synthetic_profile().functions[0].name;
+  std::string encoded;
+  for (const char c : name) {
+    char code[4];
+    std::snprintf(code, sizeof code, "%%%02X", static_cast<unsigned char>(c));
+    encoded += code;
+  }
+  const std::string place = path_ + "/annotate?value=samples&function=";
+  const auto truth = test::run(WINDLASS_COMMAND " report --json --annotate '" + name + "' " + file_);
+  ASSERT_EQ(truth.status, 0);
+  const std::string answer = ask(port_, get(place + encoded));
+  EXPECT_TRUE(begins(answer, "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson")) << answer.substr(0, 200);
+  EXPECT_EQ(body_of(answer), truth.output);
+  // Several at once, and some that do not wait for their answer.
+  std::vector<os::Descriptor> waiting;
+  for (int i = 0; i < 5; ++i) {
+    waiting.push_back(connect_to(port_));
+    const std::string request = get(place + encoded);
+    (void)::send(waiting.back().get(), request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  waiting.erase(waiting.begin(), waiting.begin() + 2);
+  EXPECT_EQ(body_of(ask(port_, get(place + encoded))), truth.output);
+  EXPECT_TRUE(begins(ask(port_, get(path_)), "HTTP/1.1 200"));
+
+  const auto refused = [&](const std::string& request) { return ask(port_, request).substr(0, 12); };
+  EXPECT_EQ(refused(get(place + "no+such")), "HTTP/1.1 500");
+  EXPECT_EQ(refused(get(path_ + "/annotate?value=none&function=" + encoded)), "HTTP/1.1 500");
+  for (const char* query :
+       {"", "?", "?function", "?function=", "?value=samples", "?function=%", "?function=%4", "?function=%zz", "?&&=&="})
+    EXPECT_EQ(refused(get(path_ + "/annotate" + query)), "HTTP/1.1 400") << query;
+  for (const char* elsewhere : {"/annotat", "/annotate/", "//annotate", "annotate"})
+    EXPECT_EQ(refused(get(path_ + elsewhere + "?function=x")), "HTTP/1.1 404") << elsewhere;
+  EXPECT_EQ(refused(get("/annotate?function=x")), "HTTP/1.1 404");
+  for (const char* method : {"POST", "HEAD", "OPTIONS"})
+    EXPECT_EQ(refused(method + std::string(" ") + place + encoded + " HTTP/1.1\r\n\r\n"), "HTTP/1.1 405") << method;
+  const auto from = [&](const std::string& site) {
+    return refused("GET " + place + encoded + " HTTP/1.1\r\nHost: x\r\nsec-Fetch-SITE: " + site + "\r\n\r\n");
+  };
+  EXPECT_EQ(from("same-origin"), "HTTP/1.1 200");
+  for (const char* site : {"cross-site", "same-site", "none"}) EXPECT_EQ(from(site), "HTTP/1.1 403") << site;
+  EXPECT_EQ(interrupted(), 0);
+}
+
+// A browser lets the page ask, and shows what comes.
+TEST_F(ViewCommand, ABrowserShowsSourceAndInstructions) {
+  if (test::Browser::program().empty()) GTEST_SKIP() << "no chromium on this machine";
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  test::Browser browser(test::Browser::program(), directory_ + "/browser");
+  ASSERT_TRUE(browser.works());
+  browser.open("http://127.0.0.1:" + std::to_string(port_) + path_ + "#view=functions");
+  ASSERT_TRUE(browser.wait("typeof asked === 'number' && answer !== null && answer.id === asked"));
+  browser.value("choose({ chosen: answer.rows.find(([id]) => nameOf(id).startsWith('work::'))[0] }); 0");
+  browser.wait("document.querySelector('#function button') !== null");
+  browser.value("document.querySelector('#function button').click()");
+  browser.wait("document.querySelector('#code .sides') !== null");
+  EXPECT_EQ(browser.value("code.failed"), "");
+  EXPECT_EQ(browser.value("document.querySelector('#code h2').textContent === nameOf(state.chosen)"), true);
+  const auto lines = browser.value("document.querySelectorAll('#code .sides > :first-child [data-place]').length");
+  EXPECT_GE(lines.get<int>(), 1);
+  EXPECT_EQ(browser.value("Number(document.querySelector('#code [data-self]').dataset.self) <= code.lines[0].self"),
+            true);
   EXPECT_EQ(interrupted(), 0);
 }
 
@@ -186,6 +265,16 @@ TEST_F(ViewCommand, RecordOpensThePage) {
   const test::PageData page = test::page_data(answer);
   EXPECT_FALSE(page.samples.empty());
   EXPECT_NE(page.names["processes"].dump().find("bash"), std::string::npos);
+  // Code is read behind a recording, too: some function of the program's file.
+  bool has_code = false;
+  for (const auto& frame : page.names["frames"]) {
+    if (has_code || frame["kind"] != 0 || !frame.contains("module")) continue;
+    if (page.names["modules"][frame["module"].get<std::size_t>()]["name"] != "bash") continue;
+    const std::string code =
+        ask(port_, get(path_ + "/annotate?value=samples&function=" + frame["name"].get<std::string>()));
+    has_code = code.find("{\"type\":\"instruction\"") != std::string::npos;
+  }
+  EXPECT_TRUE(has_code);
   EXPECT_EQ(interrupted(), 7) << "the status of the command";
 }
 

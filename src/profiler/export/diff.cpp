@@ -126,6 +126,15 @@ auto rank_of(const FunctionDifference& one) {
 
 }  // namespace
 
+const char* text_of(Normalise normalise) {
+  switch (normalise) {
+    case Normalise::kSamples: return "samples";
+    case Normalise::kTime: return "time";
+    case Normalise::kNothing: break;
+  }
+  return "none";
+}
+
 Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::ValueType type_of_a,
                                           const profile::Profile& b, profile::ValueType type_of_b,
                                           Normalise normalise) {
@@ -157,6 +166,8 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   std::size_t at = 0;
   for (auto& [key, both] : all) {
     both.difference.name = std::get<0>(key);
+    both.difference.is_kernel = std::get<1>(key);
+    both.difference.is_address = !std::get<2>(key).empty();
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
       numbers->difference =
           static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;

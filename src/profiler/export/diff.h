@@ -18,6 +18,8 @@ enum class Normalise : std::uint8_t {
   kTime,     // a second of recording
   kNothing,  // as they are
 };
+// "samples", "time" or "none".
+[[nodiscard]] const char* text_of(Normalise normalise);
 
 struct FunctionDifference {
   struct Numbers {
@@ -28,6 +30,8 @@ struct FunctionDifference {
   };
   std::string name;
   std::vector<std::string> modules;  // paths, of both profiles
+  bool is_kernel = false;
+  bool is_address = false;  // without a name: `modules` has the one file that it is in
   bool in_a = false, in_b = false;
   Numbers self, total;
 };
@@ -66,6 +70,9 @@ struct DiffOptions {
 // An object a line: {"type":"diff",...}, then {"type":"difference",...} for each function.
 [[nodiscard]] Expected<void> write_diff_json(const ProfileDifference& difference, const profile::Profile& a,
                                              const profile::Profile& b, TextWriter& out);
+// A page with a flame graph of both.
+[[nodiscard]] Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,
+                                             const profile::Profile& b, TextWriter& out, const DiffOptions& options);
 [[nodiscard]] Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& out);
 // "stack A B", as difffolded.pl writes it: of A what would be in as much as B.
 [[nodiscard]] Expected<void> write_diff_folded(const ProfileDifference& difference, const profile::Profile& a,

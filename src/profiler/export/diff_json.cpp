@@ -42,9 +42,7 @@ Expected<void> write_diff_json(const ProfileDifference& difference, const profil
   json.member("schema", kJsonSchema);
   json.member("value", difference.value);
   json.member("unit", difference.unit);
-  json.member("normalise", difference.normalise == Normalise::kSamples ? "samples"
-                           : difference.normalise == Normalise::kTime  ? "time"
-                                                                       : "none");
+  json.member("normalise", text_of(difference.normalise));
   json.key("a");
   write_side(json, a, difference.a);
   json.key("b");

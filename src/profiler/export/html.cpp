@@ -7,10 +7,12 @@
 
 #include "base/json_writer.h"
 #include "base/shown.h"
+#include "profiler/export/diff.h"
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
 #include "profiler/export/numbers.h"
 #include "profiler/export/page_assets.h"
+#include "profiler/export/page_diff.h"
 #include "profiler/export/page_table.h"
 #include "profiler/export/page_times.h"
 #include "profiler/export/processes.h"
@@ -36,8 +38,11 @@ class PageNames {
         modules_(modules),
         json_(json) {}
 
-  void write(ValueType first) {
+  // `more`: writes further members.
+  template <typename More>
+  void write(ValueType first, More more) {
     json_.begin_object();
+    more(frames_, table_, json_);
     json_.member("grouped", !profile_.roots.empty());
     json_.member("ends_known", profile_.ends_known);
     json_.member("lost", profile_.lost);
@@ -226,8 +231,9 @@ class PageNames {
   JsonWriter& json_;
 };
 
-// The names, a 0 byte, and the table.
-std::string packed_data(const profile::Profile& profile, ValueType first) {
+// The names, a 0 byte, and the table. `more`: as of PageNames::write().
+template <typename More>
+std::string packed_data(const profile::Profile& profile, ValueType first, More more) {
   Frames frames(profile);
   const std::vector<Process> processes = processes_of(profile);
   std::vector<std::uint32_t> pids;
@@ -238,7 +244,7 @@ std::string packed_data(const profile::Profile& profile, ValueType first) {
   std::string names;
   TextWriter text(&names);
   JsonWriter json(text);
-  PageNames(profile, frames, table, times, processes, modules, json).write(first);
+  PageNames(profile, frames, table, times, processes, modules, json).write(first, more);
   text.character('\0');
   text.flush();
   std::string packed;
@@ -264,18 +270,43 @@ void write_base64(TextWriter& out, std::string_view bytes) {
   }
 }
 
+// The template up to `mark`, which is taken off with it.
+std::string_view part_before(std::string_view& page, std::string_view mark) {
+  const std::size_t at = page.find(mark);
+  const std::string_view part = page.substr(0, at);
+  page.remove_prefix(at + mark.size());
+  return part;
+}
+
+Expected<void> write_page(const std::string& packed, bool served, TextWriter& out) {
+  if (packed.empty()) return fail(ErrorCode::kSystem, "cannot start compression (out of memory)", 0, ENOMEM);
+  const std::string page = page_template();
+  std::string_view rest = page;
+  out.text(part_before(rest, "@CONNECT@"));
+  if (served) out.text("; connect-src 'self'");
+  out.text(part_before(rest, "@PROFILE@"));
+  write_base64(out, packed);
+  out.text(rest);
+  return out.finish();
+}
+
 }  // namespace
 
 Expected<void> write_html(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options) {
-  const std::string packed = packed_data(profile, options.first.value_or(shown_by_default(profile)));
-  if (packed.empty()) return fail(ErrorCode::kSystem, "cannot start compression (out of memory)", 0, ENOMEM);
-  const std::string page = page_template();
-  constexpr std::string_view kMark = "@PROFILE@";
-  const std::size_t mark = page.find(kMark);
-  out.text(std::string_view(page).substr(0, mark));
-  write_base64(out, packed);
-  out.text(std::string_view(page).substr(mark + kMark.size()));
-  return out.finish();
+  const auto more = [&](const Frames&, const PageTable&, JsonWriter& json) {
+    json.member("file", shown(options.file));
+    json.member("served", options.served);
+  };
+  return write_page(packed_data(profile, options.first.value_or(shown_by_default(profile)), more), options.served, out);
+}
+
+Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,
+                               const profile::Profile& b, TextWriter& out, const DiffOptions& options) {
+  const profile::Profile both = both_sides(difference, a, b);
+  const auto more = [&](const Frames& frames, const PageTable& table, JsonWriter& json) {
+    write_page_difference(difference, a, b, options, both, frames, table, json);
+  };
+  return write_page(packed_data(both, shown_by_default(both), more), false, out);
 }
 
 }  // namespace windlass::exporter

@@ -1,7 +1,8 @@
-// One self-contained HTML page with an interactive flame graph, which makes no request.
+// One self-contained HTML page with an interactive flame graph, which makes no request unless it is served.
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "base/text_writer.h"
 #include "profiler/profile/profile.h"
@@ -11,6 +12,10 @@ namespace windlass::exporter {
 
 struct HtmlOptions {
   std::optional<profile::ValueType> first{};  // what is shown until the reader chooses; shown_by_default()
+  std::string file{};                         // as the reader would name the profile on a command line
+  // The page's address answers ".../annotate?function=NAME&value=NAME" with report --annotate --json. The page may ask
+  // its own server for that.
+  bool served = false;
 };
 
 [[nodiscard]] Expected<void> write_html(const profile::Profile& profile, TextWriter& out,

@@ -1,7 +1,8 @@
 // What is chosen, in the address; questions to the worker; everything around the flame graph.
 const VIEW = { GRAPH: "graph", CALLERS: "callers", FUNCTIONS: "functions", CHART: "chart" };
 const ROWS = 200;  // of the table, until more are asked for
-const NOTHING_CHOSEN = { value: 0, process: -1, thread: -1, labels: [], from: -1, to: -1, lane: -1, query: "", view: VIEW.GRAPH, zoom: "", chosen: -1, colour: COLOURS.MODULE, theme: "" };
+const NOTHING_CHOSEN = { value: 0, process: -1, thread: -1, labels: [], from: -1, to: -1, lane: -1, query: "", view: VIEW.GRAPH, zoom: "",
+  chosen: -1, code: false, size: SIZES.LARGER, colour: COLOURS.MODULE, theme: "" };
 const darkSystem = window.matchMedia("(prefers-color-scheme: dark)");
 let state = { ...NOTHING_CHOSEN }, order = 1, limit = ROWS, answer = null;
 const percent = (n) => share(n, answer.summary.samples);
@@ -19,6 +20,7 @@ worker.onmessage = ({ data }) => {
   } else if (data.names) {
     names = JSON.parse(data.names);
     $("time").hidden = !names.threads.length;
+    if (names.diff) order = 0;  // as the command ranks functions
     readAddress();
     worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
     ask();
@@ -44,7 +46,9 @@ function addressOf() {
   if (state.from >= 0) { to.set("from", secondsOf(state.from)); to.set("to", secondsOf(state.to)); }
   if (state.view === VIEW.CHART && state.lane >= 0) to.set("tid", names.threads[state.lane][1]);
   if (state.view === VIEW.FUNCTIONS && state.chosen >= 0) to.set("function", nameOf(state.chosen));
+  if (state.view === VIEW.FUNCTIONS && state.code) to.set("code", "");
   if (state.zoom) to.set("zoom", state.zoom);
+  if (state.size !== SIZES.LARGER) to.set("size", state.size);
   if (state.colour !== COLOURS.MODULE) to.set("colour", state.colour);
   if (state.theme) to.set("theme", state.theme);
   return to.toString();
@@ -64,6 +68,8 @@ function readAddress() {
     view: known(Object.values(VIEW), from.get("view"), VIEW.GRAPH),
     zoom: from.get("zoom") || "",
     chosen: wanted === null ? -1 : names.frames.findIndex((frame, i) => isCode(i) && frame.name === wanted),
+    code: from.has("code"),
+    size: known(Object.values(SIZES), from.get("size"), SIZES.LARGER),
     colour: known(Object.values(COLOURS), from.get("colour"), COLOURS.MODULE),
     theme: known(["dark", "light"], from.get("theme"), ""),
   };
@@ -83,13 +89,9 @@ window.addEventListener("popstate", () => { if (names) { typing = false; readAdd
 
 // ---- what is shown -------------------------------------------------------------------------------------------------
 function show() {
-  value = names.values[state.value];
   document.documentElement.dataset.theme = state.theme || (darkSystem.matches ? "dark" : "light");
-  showHeader();
-  showMenus();
-  showTime();
-  showLegend();
-  showFound();
+  if (names.diff) showDifferenceAround();
+  else showAround();
   const table = state.view === VIEW.FUNCTIONS, empty = answer.summary.samples === 0;
   $("callers").setAttribute("aria-pressed", String(state.view === VIEW.CALLERS));
   $("table").setAttribute("aria-pressed", String(table));
@@ -98,10 +100,20 @@ function show() {
   $("chart").hidden = table && !empty;
   $("reset").disabled = !state.zoom;
   $("copy").disabled = table;
+  $("svg").disabled = table || empty;
+  showCode(table && !empty);
   $("note").textContent = table ? "" : noteOfGraph();
   if (empty) say(`No ${value.counted} were recorded.`);
   else if (table) showFunctions();
   else showGraph();
+}
+function showAround() {
+  value = names.values[state.value];
+  showHeader();
+  showMenus();
+  showTime();
+  showLegend();
+  showFound();
 }
 function showGraph() {
   const walks = $("chart").contains(document.activeElement);
@@ -109,6 +121,7 @@ function showGraph() {
   if (walks) focusSelected();
 }
 function noteOfGraph() {
+  if (names.diff) return noteOfDifference();
   const what = state.view === VIEW.CALLERS ? "Functions by their own samples, callers below them. " : "";
   if (state.view === VIEW.CHART && answer.drawn) return noteOfChart();
   const least = answer.drawn ? Math.ceil(answer.drawn.least) : 0;
@@ -234,9 +247,11 @@ function tableOf(caption, heads, entries) {
   }
   for (const { id, cells } of entries) {
     const row = element("tr");
-    cells.forEach(([text, n], i) => {
+    cells.forEach(([text, n, change], i) => {
       const cell = element("td", text, heads[i][1]);
-      if (n !== undefined) { cell.dataset.n = n; cell.title = amount(n); }
+      if (n !== undefined) cell.dataset.n = n;
+      if (change) cell.classList.add(change);
+      else if (n !== undefined) cell.title = amount(n);
       row.append(cell);
     });
     if (isCode(id)) {
@@ -261,13 +276,10 @@ function sorter(text, by) {
 // The end of a name tells functions apart, and cells cut theirs.
 const cellName = (id) => {
   const name = names.frames[id];
-  return shortened(name.name, Math.max(24, Math.floor(Math.min(1400, innerWidth) / 22)), name.plain);
+  return shortened(name.name, Math.max(24, Math.floor(Math.min(1400, innerWidth) / (names.diff ? 50 : 22))), name.plain);
 };
 function showFunctions() {
-  const entries = answer.rows.map(([id, self, total]) =>
-    ({ id, cells: [[percent(self), self], [percent(total), total], [cellName(id)], [moduleText(id)]] }));
-  const heads = [[sorter("self", 1), "number"], [sorter("total", 2), "number"], ["function"], ["module", "module"]];
-  $("list").replaceChildren(tableOf("", heads, entries));
+  $("list").replaceChildren(names.diff ? showDifferenceTable() : functionTable());
   if (answer.more) {
     const more = element("button", `${count(answer.more)} more`);
     more.addEventListener("click", () => { limit += 5 * ROWS; ask(); });
@@ -275,14 +287,26 @@ function showFunctions() {
   }
   showChosen();
 }
+function functionTable() {
+  const entries = answer.rows.map(([id, self, total]) =>
+    ({ id, cells: [[percent(self), self], [percent(total), total], [cellName(id)], [moduleText(id)]] }));
+  const heads = [[sorter("self", 1), "number"], [sorter("total", 2), "number"], ["function"], ["module", "module"]];
+  return tableOf("", heads, entries);
+}
 function showChosen() {
   const box = $("function"), id = state.chosen;
   box.replaceChildren();
   if (id < 0) { box.append(element("p", "Choose a function to see who calls it and whom it calls.", "where")); return; }
-  const frame = names.frames[id], module = moduleOf(id), { total, self, callers, callees, lines } = answer.neighbours;
+  const frame = names.frames[id], module = moduleOf(id);
   box.append(element("h2", frame.name));
   if (module) box.append(element("div", frame.modules ? moduleText(id) : module.path, "where"));
   if (frame.file) box.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
+  if (names.diff) showDifferenceChosen(box, id);
+  else showNeighbours(box, frame);
+}
+function showNeighbours(box, frame) {
+  const { total, self, callers, callees, lines } = answer.neighbours;
+  box.append(codeButton(state.chosen));
   box.append(element("div", `${amount(total)} (${percent(total)}), self ${amount(self)} (${percent(self)})`));
   const heads = [["of it", "number"], [value.value, "number"], ["function"]];
   const cells = ([other, n]) => ({ id: other, cells: [[share(n, total), n], [plain(n)], [other < 0 ? "(none)" : cellName(other)]] });
@@ -309,9 +333,11 @@ $("table").addEventListener("click", () => toggle(VIEW.FUNCTIONS));
 $("event").addEventListener("change", () => choose({ value: Number($("event").value) }));
 $("process").addEventListener("change", () => choose({ process: Number($("process").value), thread: -1, zoom: "" }));
 $("thread").addEventListener("change", () => choose({ thread: Number($("thread").value), zoom: "" }));
+$("size").addEventListener("change", () => choose({ size: $("size").value }));
 $("colour").addEventListener("change", () => choose({ colour: $("colour").value }));
 $("theme").addEventListener("click", () => choose({ theme: isDark() ? "light" : "dark" }));
 $("reset").addEventListener("click", () => choose({ zoom: "" }));
+$("svg").addEventListener("click", saveSvg);
 $("copy").addEventListener("click", () => document.execCommand("copy"));
 document.addEventListener("copy", (event) => {
   const text = state.view === VIEW.FUNCTIONS || String(getSelection()) || event.target.matches("input") ? "" : stackText();

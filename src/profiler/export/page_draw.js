@@ -21,6 +21,8 @@ function showBoxes(answer, by, searching) {
     const frame = element("div", undefined, "frame"), pixels = box.above ? width : box.n * scale;
     if (box.above) frame.classList.add("above");
     if (box.truncated) frame.classList.add("truncated");
+    if (box.differs && box.a === 0) frame.classList.add("new");
+    if (box.differs && box.b === 0) frame.classList.add("gone");
     if (box.match) frame.classList.add("match");
     else frame.style.backgroundColor = colourOf(box, by, searching);
     frame.style.left = `${box.above ? 0 : box.x * scale}px`;
@@ -45,15 +47,16 @@ const boxOf = (target) => target.dataset && target.dataset.i !== undefined && dr
 function showTip(box, x, y) {
   const tip = $("tip"), percent = (n) => share(n, drawn.samples);
   if (box.frame === NARROWER) {
-    tip.replaceChildren(element("b", `${count(box.functions)} functions narrower than a pixel`), element("div", `${amount(box.n)} (${percent(box.n)}); a click shows the table of functions`, "counts"));
+    tip.replaceChildren(element("b", `${count(box.functions)} functions narrower than a pixel`), element("div", (names.diff ? normalised(box.n) : `${amount(box.n)} (${percent(box.n)})`) + "; a click shows the table of functions", "counts"));
   } else {
     const module = moduleOf(box.frame), frame = names.frames[box.frame];
     tip.replaceChildren(element("b", nameOf(box.frame)));
     if (module) tip.append(element("div", frame.modules ? moduleText(box.frame) : module.path, "where"));
     if (frame && frame.file) tip.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
-    if (drawn.from !== undefined) tip.append(element("div", `about ${duration(box.n)}, from ${secondsOf(drawn.from + box.x)} s on`, "counts"));
+    if (names.diff) tip.append(...differenceTip(box));
+    else if (drawn.from !== undefined) tip.append(element("div", `about ${duration(box.n)}, from ${secondsOf(drawn.from + box.x)} s on`, "counts"));
     else tip.append(element("div", `${amount(box.n)} (${percent(box.n)})` + (box.self === undefined ? "" : `, self ${amount(box.self)} (${percent(box.self)})`), "counts"));
-    if (isCode(box.frame)) tip.append(element("div", `in all stacks: self ${percent(drawn.everywhere.self[box.frame])}, total ${percent(drawn.everywhere.total[box.frame])}`, "counts where"));
+    if (isCode(box.frame) && drawn.everywhere) tip.append(element("div", `in all stacks: self ${percent(drawn.everywhere.self[box.frame])}, total ${percent(drawn.everywhere.total[box.frame])}`, "counts where"));
     if (box.certainty !== undefined && names.certainties[box.certainty]) tip.append(element("div", `certainty: mostly ${names.certainties[box.certainty]}`, "where"));
     if (box.truncated) tip.append(element("div", "This stack is truncated: its outer callers are not known.", "warning"));
   }

@@ -1,7 +1,6 @@
 #include "profiler/export/page_table.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <tuple>
 #include <unordered_map>
@@ -42,18 +41,14 @@ class PageStacks {
 
   // Writes the nodes' columns. Returns how many nodes there are.
   std::uint32_t write_nodes(PageTable& table, std::size_t frame_count) {
-    std::vector<std::uint32_t> order(begins_.size() - 1);
-    std::iota(order.begin(), order.end(), 0u);
-    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
-      return std::ranges::lexicographical_compare(path(a), path(b));
-    });
-    nodes_.resize(order.size());
+    nodes_.resize(begins_.size() - 1);
     std::vector<std::uint32_t> numbers(frame_count, kNone);
     std::string frames;
     std::uint32_t node = 0;
     std::size_t depth = 0;  // of the last node
     std::span<const std::uint32_t> before;
-    for (const std::uint32_t stack : order) {
+    for (const Key& key : sorted()) {
+      const std::uint32_t stack = key.stack;
       const auto now = path(stack);
       const auto differs = std::ranges::mismatch(before, now).in2;
       for (auto frame = differs; frame != now.end(); ++frame) {
@@ -77,6 +72,39 @@ class PageStacks {
   [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return nodes_[of_sample_[sample]]; }
 
  private:
+  struct Key {
+    std::uint32_t stack;
+    std::uint32_t frame;  // at the depth that is sorted by, + 1; 0 behind the end
+    const std::uint32_t *path, *path_end;
+  };
+  // Depth by depth, so that frames which stacks share are read once, and not at each comparison.
+  [[nodiscard]] std::vector<Key> sorted() const {
+    struct Group {
+      std::size_t begin, end, depth;  // keys that agree up to the depth
+    };
+    std::vector<Key> keys;
+    for (std::uint32_t stack = 0; stack + 1 < begins_.size(); ++stack)
+      keys.push_back({stack, 0, pool_.data() + begins_[stack], pool_.data() + begins_[stack + 1]});
+    std::vector<Group> todo{{0, keys.size(), 0}};
+    while (!todo.empty()) {
+      const Group group = todo.back();
+      todo.pop_back();
+      const auto here = std::span(keys).subspan(group.begin, group.end - group.begin);
+      bool differ = false;
+      for (Key& key : here) {
+        const bool ends = static_cast<std::size_t>(key.path_end - key.path) <= group.depth;
+        key.frame = ends ? 0 : key.path[group.depth] + 1;
+        differ |= key.frame != here.front().frame;
+      }
+      if (differ) std::ranges::sort(here, {}, &Key::frame);
+      for (std::size_t begin = 0, end = 0; begin < here.size(); begin = end) {
+        while (end < here.size() && here[end].frame == here[begin].frame) ++end;
+        if (end - begin > 1 && here[begin].frame != 0)
+          todo.push_back({group.begin + begin, group.begin + end, group.depth + 1});
+      }
+    }
+    return keys;
+  }
   [[nodiscard]] std::span<const std::uint32_t> path(std::uint32_t stack) const {
     return {pool_.data() + begins_[stack], begins_[stack + 1] - begins_[stack]};
   }

@@ -259,6 +259,7 @@ function draw(chosen, question, found) {
     } else if (sure && box.node !== undefined) {
       box.certainty = sure.best[box.node];
     }
+    if (chosen.sides) addSides(box, chosen.sides);
     delete box.leaves;
     delete box.places;
   });
@@ -315,7 +316,7 @@ function answer(question) {
 onmessage = async ({ data }) => {
   try {
     if (data.profile === undefined) {
-      postMessage({ id: data.id, ...answer(data) });
+      postMessage({ id: data.id, ...(names.diff ? answerOfDifference(data) : answer(data)) });
       return;
     }
     const bytes = await unpacked(data.profile), end = bytes.indexOf(0);

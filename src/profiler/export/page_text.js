@@ -90,11 +90,12 @@ function kindOf(frame) {
   return /\.so(\.|$)|\.dll$|^\[vdso\]$/i.test(module.name) ? "library" : "program";
 }
 function tone([hue, saturation], step, quiet) {
-  const lightness = isDark() ? 35 + step : 73 + 1.6 * step;
+  const lightness = isDark() ? 28 + 0.75 * step : 73 + 1.6 * step;  // labels are readable on each
   return `hsl(${hue} ${quiet ? saturation * 0.35 : saturation}% ${lightness}%)`;
 }
 const GREY = [220, 7];
 function colourOf(box, by, quiet) {
+  if (names.diff) return differenceTone(box, quiet);
   if (!isCode(box.frame)) return tone(GREY, 0, quiet);
   const step = hash(nameOf(box.frame)) % 9 - 4;  // neighbours of one colour stay distinguishable
   if (by === COLOURS.CERTAINTY) return tone(CERTAINTIES[box.certainty] || GREY, step, quiet);

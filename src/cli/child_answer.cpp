@@ -1,0 +1,93 @@
+#include "cli/child_answer.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "os/readers.h"
+
+namespace windlass::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void work_it_out(const std::function<WorkedOut()>& work, int pipe) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  os::use_readers(nullptr);  // The readers answer the parent. This process may itself be left behind.
+  // The browsers' connections would stay open here.
+  dup2(pipe, STDERR_FILENO + 1);
+  close_range(STDERR_FILENO + 2, ~0U, 0);
+  WorkedOut answer = work();
+  answer.text += answer.good ? '+' : '-';
+  for (std::size_t put = 0; put < answer.text.size();) {
+    const ssize_t n = write(STDERR_FILENO + 1, answer.text.data() + put, answer.text.size() - put);
+    if (n <= 0) break;
+    put += static_cast<std::size_t>(n);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+Expected<ChildAnswer> ChildAnswer::start(const std::function<WorkedOut()>& work) {
+  std::array<int, 2> ends{};
+  const auto refused = [](const char* what) {
+    return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
+  };
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return refused("cannot make a pipe");
+  os::Descriptor from(ends[0]), to(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return refused("cannot start a process");
+  if (child == 0) work_it_out(work, to.get());
+  fcntl(from.get(), F_SETFL, O_NONBLOCK);
+  return ChildAnswer(child, std::move(from));
+}
+
+ChildAnswer::ChildAnswer(pid_t child, os::Descriptor pipe)
+    : child_(child), pipe_(std::move(pipe)), until_(Clock::now() + kPatience) {}
+
+ChildAnswer::ChildAnswer(ChildAnswer&& other) noexcept
+    : child_(std::exchange(other.child_, -1)),
+      pipe_(std::move(other.pipe_)),
+      until_(other.until_),
+      bytes_(std::move(other.bytes_)),
+      late_(other.late_) {}
+
+// A process that waits for a file server does not end before that answers, killed or not. So it is not waited for long.
+ChildAnswer::~ChildAnswer() {
+  if (child_ <= 0) return;
+  kill(child_, SIGKILL);
+  for (int i = 0; i < 50 && waitpid(child_, nullptr, WNOHANG) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+bool ChildAnswer::go_on() {
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t got = read(pipe_.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      late_ = Clock::now() > until_;
+      return !late_;
+    }
+    if (got <= 0) return false;
+    bytes_.append(buffer.data(), static_cast<std::size_t>(got));
+    if (bytes_.size() > kMostBytes) return false;
+  }
+}
+
+WorkedOut ChildAnswer::answer() const {
+  if (late_) return {.text = "This takes more than 20 s here."};
+  if (bytes_.size() > kMostBytes) return {.text = "This is more than 16 MiB."};
+  if (!bytes_.ends_with('+') && !bytes_.ends_with('-')) return {.text = "The process that reads the code crashed."};
+  return {.good = bytes_.back() == '+', .text = bytes_.substr(0, bytes_.size() - 1)};
+}
+
+}  // namespace windlass::cli
