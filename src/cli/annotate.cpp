@@ -19,6 +19,7 @@ void add_annotate_options(CLI::App& command, AnnotateArguments& to) {
                   "shares of this function's source lines and instructions; a name, or a part of one; with --json, too")
       ->type_name("FUNCTION");
   add_source_map_option(command, to.source_maps);
+  command.get_option("--source-map")->needs("--annotate");
 }
 
 void add_source_map_option(CLI::App& command, std::vector<std::string>& to) {
@@ -30,8 +31,7 @@ void add_source_map_option(CLI::App& command, std::vector<std::string>& to) {
             return mark == text.npos || mark == 0 ? "no FROM=TO: " + text : std::string();
           },
           "", ""))
-      ->type_name("FROM=TO")
-      ->needs("--annotate");
+      ->type_name("FROM=TO");
 }
 
 bool find_function(const profile::Profile& profile, std::string_view subject, profile::ValueType value,

@@ -23,6 +23,7 @@
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
+#include "profiler/kernel/bpf_object.h"
 #include "profiler/kernel/descriptor_limit.h"
 #include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/kernel_modules.h"
@@ -439,7 +440,8 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   open_options.sz = sizeof open_options;
   ProgramTypes types(options_.btf_path);
   open_options.btf_custom_path = types.path();
-  skeleton_ = windlass_bpf__open_opts(&open_options);
+  skeleton_ = windlass_bpf__open_opts(&open_options);  // which copies what it needs of the object
+  forget_bpf_object();
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
   auto& maps = skeleton_->maps;
