@@ -18,6 +18,8 @@ TABLE, PAGE = "src/cli/json_keys.tsv", "docs/reference/json-keys.md"
 SECTIONS = {"dump_sframe": "dump of SFrame", "dump_winx64": "dump of PE x64", "dump_winarm64": "dump of PE ARM64",
             "dump": "dump of DWARF", "rows": "rows", "walk": "walk", "doctor": "doctor", "input": "dump, rows",
             "json": "report", "diff_json": "report of --diff", "annotation_json": "report of --annotate"}
+SCHEMAS = [("report --json", "report"), ("report --diff --json", "report-diff"),
+           ("report --annotate FUNCTION --json", "report-annotate"), ("walk --json", "walk")]
 FORMATS = {"dwarf": "dump of DWARF", "sframe": "dump of SFrame", "winx64": "dump of PE x64", "winarm64": "dump of PE ARM64"}
 BY_REGISTER = {"registers", "regs"}  # the keys below are names of registers
 KEY = re.compile(r'\\"(\w+)\\":|\b(?:key|member|member_or_null|json_calls)\("(\w+)"')
@@ -53,7 +55,12 @@ def page_of(rows):
     text = ["# Keys of JSON", "",
             "Commands with `--json` print an object a line. Numbers are decimal. A key without a value is left out, unless the",
             "table has `null`.", "",
-            "For example, `windlass walk --json 1234 | jq -r '.frames[].function'` prints the functions of all frames.", ""]
+            "For example, `windlass walk --json 1234 | jq -r '.frames[].function'` prints the functions of all frames.", "",
+            "The lines of four outputs have a JSON Schema (draft 2020-12). `cmake --install` puts the files into",
+            "`share/doc/windlass/schema`. The `$id` of a schema ends with the version of its keys. Validate with any tool, for",
+            "example with `check-jsonschema`:", "",
+            "| output | schema |", "|---|---|",
+            *(f"| `windlass {output}` | [{name}.json](../schema/{name}.json) |" for output, name in SCHEMAS), ""]
     for section in dict.fromkeys(row[0] for row in rows):
         names = " and ".join(f"`windlass {name}`" for name in section.split(" of ")[0].split(", "))
         of = f", {section.split(' of ')[1]}" if " of " in section else ""

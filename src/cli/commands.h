@@ -30,5 +30,6 @@ void register_emit(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);
 void register_view(CLI::App& app, int& status);
 void register_walk(CLI::App& app, int& status);
+void register_mcp(CLI::App& app, int& status);
 
 }  // namespace windlass::cli

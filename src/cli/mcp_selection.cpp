@@ -1,0 +1,142 @@
+#include "cli/mcp_selection.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/profile_input.h"
+#include "cli/profile_selection.h"
+#include "cli/say.h"
+#include "profiler/export/narrow.h"
+#include "profiler/export/values.h"
+
+namespace windlass::cli {
+namespace {
+
+// While it lives, say() goes to a text.
+class SaidInto {
+ public:
+  explicit SaidInto(std::string& text) { messages_to = &text; }
+  ~SaidInto() { messages_to = nullptr; }
+  SaidInto(const SaidInto&) = delete;
+  SaidInto& operator=(const SaidInto&) = delete;
+};
+
+std::vector<std::string> texts_argument(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments.at(name).get<std::vector<std::string>>() : std::vector<std::string>();
+}
+
+std::optional<std::uint64_t> time_argument(const Json& arguments, const char* name) {
+  if (!arguments.contains(name)) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(arguments.at(name).get<double>() * 1e9));
+}
+
+std::optional<McpChosen> choose(McpContext& context, const Json& arguments, std::string file,
+                                exporter::Narrowing narrowing, std::string& problem) {
+  const profile::Profile* found = context.profiles.find(file, problem);
+  if (found == nullptr) return std::nullopt;
+  ProfileSelection selection;
+  selection.value = text_argument(arguments, "value");
+  selection.only = texts_argument(arguments, "only");
+  selection.from = time_argument(arguments, "from");
+  selection.to = time_argument(arguments, "to");
+  selection.narrowing = std::move(narrowing);
+  selection.narrowing.processes = texts_argument(arguments, "process");
+  selection.narrowing.threads = texts_argument(arguments, "thread");
+  selection.narrowing.modules = texts_argument(arguments, "module");
+  selection.narrowing.focus = text_argument(arguments, "focus");
+  selection.narrowing.ignore = text_argument(arguments, "ignore");
+  for (const std::string& only : selection.only)
+    if (only.find('=') == only.npos) {
+      problem = "no KEY=VALUE: " + only;
+      return std::nullopt;
+    }
+  McpChosen chosen{.file = file, .profile = *found, .value = {}};
+  std::string text;
+  const SaidInto into(text);
+  const auto value = select_from(chosen.profile, chosen.file, selection);
+  if (!value) {
+    problem = problem_of(text);
+    return std::nullopt;
+  }
+  chosen.value = *value;
+  return chosen;
+}
+
+}  // namespace
+
+std::string text_argument(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments.at(name).get<std::string>() : std::string();
+}
+
+std::string problem_of(std::string said) {
+  constexpr std::string_view kBegin = "windlass: ";
+  while (said.ends_with('\n')) said.pop_back();
+  return said.starts_with(kBegin) ? said.substr(kBegin.size()) : said;
+}
+
+std::optional<McpChosen> choose_samples(McpContext& context, const Json& arguments, std::string file,
+                                        std::string& problem) {
+  return choose(context, arguments, std::move(file), {}, problem);
+}
+
+std::optional<McpChosen> choose_callers(McpContext& context, const Json& arguments, std::string& problem) {
+  return choose(context, arguments, text_argument(arguments, "file"),
+                {.callers_of = text_argument(arguments, "function")}, problem);
+}
+
+std::optional<McpChosen> choose_callees(McpContext& context, const Json& arguments, std::string& problem) {
+  return choose(context, arguments, text_argument(arguments, "file"),
+                {.callees_of = text_argument(arguments, "function")}, problem);
+}
+
+std::vector<std::string> selection_options(const Json& arguments) {
+  std::vector<std::string> options;
+  for (const char* name : {"value", "focus", "ignore"})
+    if (arguments.contains(name)) options.push_back(fmt::format("--{}={}", name, text_argument(arguments, name)));
+  for (const char* name : {"process", "thread", "module", "only"})
+    for (const std::string& one : texts_argument(arguments, name)) options.push_back(fmt::format("--{}={}", name, one));
+  for (const char* name : {"from", "to"})
+    if (const auto time = time_argument(arguments, name))
+      options.push_back(*time == 0 ? fmt::format("--{}=0", name)
+                                   : fmt::format("--{}={}.{:09}s", name, *time / 1'000'000'000, *time % 1'000'000'000));
+  return options;
+}
+
+const profile::Profile* OpenProfiles::open(const std::string& file, std::string& problem) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    problem = file + ": not a regular file";
+    return nullptr;
+  }
+  std::string text;
+  const SaidInto into(text);
+  int ignored = kDone;
+  auto profile = file == "-" ? std::nullopt : read_profile(file, "report", ignored);
+  if (!profile) {
+    problem = file == "-" ? "standard input has the protocol, and no profile" : problem_of(text);
+    return nullptr;
+  }
+  profiles_.remove_if([&](const auto& one) { return one.first == file; });
+  if (profiles_.size() == kMost) profiles_.pop_back();
+  profiles_.emplace_front(file, std::move(*profile));
+  return &profiles_.front().second;
+}
+
+const profile::Profile* OpenProfiles::find(std::string& file, std::string& problem) {
+  if (file.empty() && profiles_.empty()) {
+    problem = "no profile is open. Way out: name a file, or call open_profile";
+    return nullptr;
+  }
+  if (file.empty()) file = profiles_.front().first;
+  const auto known = std::ranges::find(profiles_, file, &std::pair<std::string, profile::Profile>::first);
+  return known != profiles_.end() ? &known->second : open(file, problem);
+}
+
+}  // namespace windlass::cli
