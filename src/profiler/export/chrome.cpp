@@ -80,15 +80,15 @@ class ChromeWriter {
   void close(const ThreadLine& thread, std::size_t depth, std::uint64_t end) {
     while (open_.size() > depth) {
       const Open& slice = open_.back();
-      const bool waits = !slice.waits_for.empty();
-      begin("X", waits ? slice.waits_for : std::string_view(frames_[slice.frame].name), thread);
-      json_.member("cat", waits ? "wait" : category(frames_[slice.frame]));
+      const Frame* frame = slice.waits_for.empty() ? &frames_[slice.frame] : nullptr;
+      begin("X", frame != nullptr ? std::string_view(frame->name) : slice.waits_for, thread);
+      json_.member("cat", frame != nullptr ? category(*frame) : "wait");
       json_.member("ts", static_cast<double>(slice.begin) * 1e-3, 3);
       json_.member("dur", static_cast<double>(end - slice.begin) * 1e-3, 3);
-      if (const Frame& frame = frames_[slice.frame]; !waits && frame.module < profile_.modules.size()) {
+      if (frame != nullptr && frame->module < profile_.modules.size()) {
         json_.key("args");
         json_.begin_object();
-        json_.member("module", module_name(profile_.modules[frame.module]));
+        json_.member("module", module_name(profile_.modules[frame->module]));
         json_.end_object();
       }
       json_.end_object();
