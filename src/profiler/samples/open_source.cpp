@@ -7,9 +7,11 @@
 namespace windlass::profiler {
 namespace {
 
-std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, const Targets& targets,
+std::expected<OpenedSource, SystemError> open_own_events(const KernelSideOptions& options, const Targets& targets,
                                                          PerfSampler::ProcessSink sink, SystemError&& why) {
-  auto sampler = PerfSampler::open(frequency, targets.chosen(), std::move(sink));
+  auto sampler =
+      PerfSampler::open({.frequency = options.frequency, .events = options.events, .timeline = options.timeline},
+                        targets.chosen(), std::move(sink));
   if (!sampler) {
     why.text += fmt::format(". Without BPF it fails, too: {}", sampler.error().text);
     return std::unexpected(std::move(why));
@@ -20,6 +22,15 @@ std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, con
   opened.refusal = std::move(why.text);
   opened.samples = std::move(*sampler);
   return opened;
+}
+
+// What of a recording needs BPF programs; empty: nothing.
+std::string needs_programs(const KernelSideOptions& options) {
+  if (options.filters.used != 0) return "a choice of threads";
+  for (const EventSpec& spec : options.events)
+    if (!is_plain_event(spec))
+      return spec.kind == EventKind::kWait ? "--wakers" : fmt::format("the event {}", spec.name);
+  return {};
 }
 
 }  // namespace
@@ -33,13 +44,15 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   auto kernel = KernelSide::open(options);
   if (!kernel) {
     SystemError& error = kernel.error();
-    const bool only_clock = options.events.size() == 1 && options.events.front().kind == EventKind::kCpuClock;
-    if (error.kind == RefusalKind::kPrivilege && (!only_clock || options.filters.used != 0)) {
-      error.text = "without BPF only -e cpu can be recorded, and nothing filtered: " + error.text;
-      return std::unexpected(std::move(error));
+    if (error.kind == RefusalKind::kPrivilege) {
+      const std::string wanting = needs_programs(options);
+      if (!wanting.empty()) {
+        error.text = fmt::format("{} can only be recorded with BPF: {}", wanting, error.text);
+        return std::unexpected(std::move(error));
+      }
     }
     if (error.kind == RefusalKind::kPrivilege && !targets.everything())
-      return open_own_events(options.frequency, targets, std::move(sink), std::move(error));
+      return open_own_events(options, targets, std::move(sink), std::move(error));
     if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)
       error.text += ". Processes of your own can be recorded as it is: record -- CMD, or -p PID";
     return std::unexpected(std::move(error));
