@@ -195,7 +195,7 @@ TEST_F(EventsWithoutBpf, PageFaultsAreCountedOrLost) {
 }
 
 TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
-  record_as_nobody(kPerfmon, "--off-cpu -e context-switches", "sh -c 'sleep 0.5; sleep 0.5'");
+  record_as_nobody(kPerfmon, "--off-cpu -e page-faults", "sh -c 'sleep 0.5; sleep 0.5'");
   ASSERT_EQ(done_.status, 0) << done_.output;
   read();
   std::uint64_t longest = 0;
@@ -203,16 +203,22 @@ TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
     if (profile_.events[sample.event].name == "off-cpu" && has_frame(profile_, sample, "clock_nanosleep"))
       longest += sample.value;
   EXPECT_GE(longest, 1'000'000'000u) << done_.output;
-  EXPECT_GE(count("context-switches", "clock_nanosleep"), 2u);
   EXPECT_GE(count("off-cpu", "clock_nanosleep"), 2u);
+  EXPECT_GT(count("page-faults"), 0u);
+  record_as_nobody(kPerfmon, "-e context-switches -e cpu-migrations", "sh -c 'sleep 0.1; sleep 0.1'");
+  ASSERT_EQ(done_.status, 0) << done_.output;
+  read();
+  EXPECT_GE(count("context-switches", "clock_nanosleep"), 2u) << done_.output;
 }
 
 TEST_F(EventsWithoutBpf, WhatNeedsProgramsIsRefused) {
-  for (const auto& [options, said] : {std::pair{"--lock", "the event lock can only be recorded with BPF"},
-                                      {"-e sched:sched_switch", "the event sched:sched_switch can only be recorded"},
-                                      {"-e uprobe:/bin/true:main", "the event uprobe:/bin/true:main can only be"},
-                                      {"--off-cpu --wakers", "--wakers can only be recorded with BPF"},
-                                      {"--comm true", "a choice of threads can only be recorded with BPF"}}) {
+  for (const auto& [options, said] :
+       {std::pair{"--lock", "the event lock can only be recorded with BPF"},
+        {"-e sched:sched_switch", "the event sched:sched_switch can only be recorded"},
+        {"-e uprobe:/bin/true:main", "the event uprobe:/bin/true:main can only be"},
+        {"--off-cpu --wakers", "--wakers can only be recorded with BPF"},
+        {"--off-cpu -e context-switches", "off-cpu together with context-switches can only be"},
+        {"--comm true", "a choice of threads can only be recorded with BPF"}}) {
     record_as_nobody(kNone, options, "true");
     EXPECT_EQ(done_.status, 3) << done_.output;
     EXPECT_NE(done_.output.find(said), std::string::npos) << done_.output;

@@ -1,5 +1,8 @@
 #include "profiler/samples/open_source.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "profiler/doctor/kernel_errors.h"
@@ -24,13 +27,17 @@ std::expected<OpenedSource, SystemError> open_own_events(const KernelSideOptions
   return opened;
 }
 
-// What of a recording needs BPF programs; empty: nothing.
+// What of a recording needs BPF programs; empty: nothing. Both off-cpu and context-switches are the kernel's event of a
+// switch. Linux gives the samples of two such events the id of one (perf_sample_data.sample_flags), as 6.18 does.
 std::string needs_programs(const KernelSideOptions& options) {
   if (options.filters.used != 0) return "a choice of threads";
   for (const EventSpec& spec : options.events)
     if (!is_plain_event(spec))
       return spec.kind == EventKind::kWait ? "--wakers" : fmt::format("the event {}", spec.name);
-  return {};
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(options.events, name, &EventSpec::name) != options.events.end();
+  };
+  return has(kWaitEvent) && has("context-switches") ? "off-cpu together with context-switches" : "";
 }
 
 }  // namespace
