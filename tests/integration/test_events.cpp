@@ -195,7 +195,7 @@ TEST_F(EventsWithoutBpf, PageFaultsAreCountedOrLost) {
 }
 
 TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
-  record_as_nobody(kPerfmon, "--off-cpu -e page-faults", "sh -c 'sleep 0.5; sleep 0.5'");
+  record_as_nobody(kPerfmon, "--off-cpu -e cpu", "sh -c 'sleep 0.5; sleep 0.5'");
   ASSERT_EQ(done_.status, 0) << done_.output;
   read();
   std::uint64_t longest = 0;
@@ -204,7 +204,6 @@ TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
       longest += sample.value;
   EXPECT_GE(longest, 1'000'000'000u) << done_.output;
   EXPECT_GE(count("off-cpu", "clock_nanosleep"), 2u);
-  EXPECT_GT(count("page-faults"), 0u);
   record_as_nobody(kPerfmon, "-e context-switches -e cpu-migrations", "sh -c 'sleep 0.1; sleep 0.1'");
   ASSERT_EQ(done_.status, 0) << done_.output;
   read();
