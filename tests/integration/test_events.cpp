@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -147,6 +148,81 @@ TEST_F(Events, AStaticProbeThatIsNotThereIsRefused) {
       run(fmt::format("{} record -o {} -e usdt:{}:test:nobody -- true 2>&1", WINDLASS_COMMAND, path_, WINDLASS_USDT));
   EXPECT_NE(done_.status, 0);
   EXPECT_NE(done_.output.find("the static probe in its notes, is not there"), std::string::npos) << done_.output;
+}
+
+// As an ordinary user, who may not load BPF programs: by perf events. CAP_PERFMON alone opens the kernel's events as
+// kernel.perf_event_paranoid=1 does.
+class EventsWithoutBpf : public Events {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+    folder_ =
+        testing::TempDir() + fmt::format("windlass-plain-events-{}", getpid());  // the build's may be out of reach
+    std::filesystem::create_directory(folder_);
+    std::filesystem::permissions(folder_, std::filesystem::perms::all);
+    std::filesystem::copy_file(WINDLASS_COMMAND, folder_ + "/windlass");
+    std::filesystem::copy_file(WINDLASS_EVENTS, folder_ + "/events");
+    path_ = folder_ + "/a.pb.gz";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void record_as_nobody(std::string_view capabilities, const std::string& options, const std::string& command) {
+    done_ =
+        run(fmt::format("setpriv --reuid=65534 --regid=65534 --clear-groups {} {}/windlass record -o {} {} -- {} 2>&1",
+                        capabilities, folder_, path_, options, command));
+  }
+  void read() {
+    auto read = exporter::read_pprof_file(path_);
+    ASSERT_TRUE(read.has_value()) << done_.output;
+    profile_ = std::move(*read);
+  }
+
+  static constexpr const char* kNone = "--bounding-set -all";
+  static constexpr const char* kPerfmon =
+      "--inh-caps -all,+perfmon --ambient-caps -all,+perfmon --bounding-set -all,+perfmon";
+  std::string folder_;
+};
+
+TEST_F(EventsWithoutBpf, PageFaultsAreCountedOrLost) {
+  record_as_nobody(kNone, "-e cpu -e page-faults", fmt::format("{}/events {} 1 1", folder_, kPages));
+  if (done_.output.find("perf_event_paranoid is 3") != std::string::npos) GTEST_SKIP() << done_.output;
+  ASSERT_EQ(done_.status, 0) << done_.output;
+  read();
+  ASSERT_EQ(profile_.events.size(), 2u);
+  EXPECT_GT(count("page-faults", "touch_pages"), 0u);
+  EXPECT_LE(count("page-faults", "touch_pages"), kPages + 10);
+  EXPECT_GE(count("page-faults", "touch_pages") + profile_.lost, kPages) << done_.output;
+}
+
+TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
+  record_as_nobody(kPerfmon, "--off-cpu -e cpu", "sh -c 'sleep 0.5; sleep 0.5'");
+  ASSERT_EQ(done_.status, 0) << done_.output;
+  read();
+  std::uint64_t longest = 0;
+  for (const Sample& sample : profile_.samples)
+    if (profile_.events[sample.event].name == "off-cpu" && has_frame(profile_, sample, "clock_nanosleep"))
+      longest += sample.value;
+  EXPECT_GE(longest, 1'000'000'000u) << done_.output;
+  EXPECT_GE(count("off-cpu", "clock_nanosleep"), 2u);
+  record_as_nobody(kPerfmon, "-e context-switches -e cpu-migrations", "sh -c 'sleep 0.1; sleep 0.1'");
+  ASSERT_EQ(done_.status, 0) << done_.output;
+  read();
+  EXPECT_GE(count("context-switches", "clock_nanosleep"), 2u) << done_.output;
+}
+
+TEST_F(EventsWithoutBpf, WhatNeedsProgramsIsRefused) {
+  for (const auto& [options, said] :
+       {std::pair{"--lock", "the event lock can only be recorded with BPF"},
+        {"-e sched:sched_switch", "the event sched:sched_switch can only be recorded"},
+        {"-e uprobe:/bin/true:main", "the event uprobe:/bin/true:main can only be"},
+        {"--off-cpu --wakers", "--wakers can only be recorded with BPF"},
+        {"--off-cpu -e context-switches", "off-cpu together with context-switches can only be"},
+        {"--comm true", "a choice of threads can only be recorded with BPF"}}) {
+    record_as_nobody(kNone, options, "true");
+    EXPECT_EQ(done_.status, 3) << done_.output;
+    EXPECT_NE(done_.output.find(said), std::string::npos) << done_.output;
+    EXPECT_NE(done_.output.find("Way out: "), std::string::npos) << done_.output;
+  }
 }
 
 }  // namespace

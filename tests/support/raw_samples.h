@@ -53,7 +53,7 @@ inline constexpr std::size_t kFewest = 4;
 // hardly lets it run, until there are a few.
 inline std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
   std::vector<Event> events;
-  auto sampler = profiler::PerfSampler::open(1999, {tgid}, [](profiler::ProcessEvent&&) {});
+  auto sampler = profiler::PerfSampler::open({.frequency = 1999}, {tgid}, [](profiler::ProcessEvent&&) {});
   EXPECT_TRUE(sampler) << sampler.error().text;
   if (!sampler || !(*sampler)->start()) return events;
   const auto begin = std::chrono::steady_clock::now();

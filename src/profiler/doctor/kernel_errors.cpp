@@ -184,6 +184,17 @@ SystemError explain_own_perf_error(int error, unsigned frequency) {
       error, RefusalKind::kPrivilege};
 }
 
+// perf_event_open(2): perf_event_paranoid 2 closes the kernel to users.
+SystemError explain_own_switch_error(const std::string& event, int error) {
+  const SystemFacts facts = read_system_facts();
+  if (facts.perf_event_paranoid && *facts.perf_event_paranoid <= 1) return explain_own_perf_error(error, 0);
+  return {
+      fmt::format("the event {} takes place in the kernel, which kernel.perf_event_paranoid={} closes to users. Way "
+                  "out: CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1",
+                  event, facts.perf_event_paranoid ? std::to_string(*facts.perf_event_paranoid) : "?"),
+      error, RefusalKind::kPrivilege};
+}
+
 // getrlimit(2): RLIMIT_AS bounds what is reserved, too, not only what is used.
 SystemError explain_memory_error(const Error& error) {
   const int code = static_cast<int>(error.detail);

@@ -34,6 +34,8 @@ class LibbpfLog {
 [[nodiscard]] SystemError explain_event_error(const std::string& event, int error);
 // Sampling a user's own processes without BPF.
 [[nodiscard]] SystemError explain_own_perf_error(int error, unsigned frequency);
+// The same for an event of a thread's switches, which are the kernel's.
+[[nodiscard]] SystemError explain_own_switch_error(const std::string& event, int error);
 // Mapping the ring of a perf event.
 [[nodiscard]] SystemError explain_perf_ring_error(int error);
 

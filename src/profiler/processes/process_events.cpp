@@ -17,7 +17,8 @@
 namespace windlass::profiler {
 namespace {
 
-constexpr std::size_t kSampleIdSize = 16;  // sample_id_all with TID | TIME: u32 pid, u32 tid, u64 time
+// sample_id_all with TID | TIME: u32 pid, u32 tid, u64 time; with ID: u64 id behind it
+constexpr std::size_t kSampleIdSize = 16, kIdSize = 8;
 
 std::string to_hex(std::span<const std::byte> bytes) {
   std::string hex;
@@ -121,19 +122,20 @@ int open_process_events(perf_event_attr& attr, pid_t process, int cpu) {
   return without;
 }
 
-Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
+Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record, bool with_id) {
+  const std::size_t sample_id = kSampleIdSize + (with_id ? kIdSize : 0);
   const ByteView view(record.data(), record.size());
   const auto header = view.at<perf_event_header>(0);
   if (!header) return Failure(header.error());
   if (header->size != record.size() || header->size < sizeof(perf_event_header))
     return fail(ErrorCode::kMalformed, "record size contradicts its header", 0, header->size);
-  if (record.size() < sizeof(perf_event_header) + kSampleIdSize)
+  if (record.size() < sizeof(perf_event_header) + sample_id)
     return fail(ErrorCode::kTruncated, "record without its sample id", 0, record.size());
-  const ByteView body(record.data(), record.size() - kSampleIdSize);
+  const ByteView body(record.data(), record.size() - sample_id);
   ProcessEvent event;
-  event.time = *view.at<std::uint64_t>(record.size() - 8);
-  event.tgid = *view.at<std::uint32_t>(record.size() - 16);
-  event.tid = *view.at<std::uint32_t>(record.size() - 12);
+  event.tgid = *view.at<std::uint32_t>(record.size() - sample_id);
+  event.tid = *view.at<std::uint32_t>(record.size() - sample_id + 4);
+  event.time = *view.at<std::uint64_t>(record.size() - sample_id + 8);
   switch (header->type) {
     case PERF_RECORD_MMAP2: return parse_mmap2(body, header->misc, std::move(event));
     case PERF_RECORD_FORK: return parse_task(body, true, std::move(event));

@@ -32,9 +32,10 @@ struct ProcessEvent {
 };
 
 // Parses one record, header included, of an event opened with sample_id_all and sample_type TID | TIME.
+// `with_id`: and ID.
 // kNotFound: a record type of no interest. kTruncated / kMalformed: bytes that contradict their header.
 // Thread creation and thread exit are of no interest.
-[[nodiscard]] Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record);
+[[nodiscard]] Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record, bool with_id = false);
 
 // Has an event tell of processes in the records that parse_perf_record() reads; it may sample besides. Sets of
 // sample_type what these need, and that a reader is woken when `wakeup_bytes` are there.

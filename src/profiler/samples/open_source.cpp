@@ -1,5 +1,8 @@
 #include "profiler/samples/open_source.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "profiler/doctor/kernel_errors.h"
@@ -7,9 +10,11 @@
 namespace windlass::profiler {
 namespace {
 
-std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, const Targets& targets,
+std::expected<OpenedSource, SystemError> open_own_events(const KernelSideOptions& options, const Targets& targets,
                                                          PerfSampler::ProcessSink sink, SystemError&& why) {
-  auto sampler = PerfSampler::open(frequency, targets.chosen(), std::move(sink));
+  auto sampler =
+      PerfSampler::open({.frequency = options.frequency, .events = options.events, .timeline = options.timeline},
+                        targets.chosen(), std::move(sink));
   if (!sampler) {
     why.text += fmt::format(". Without BPF it fails, too: {}", sampler.error().text);
     return std::unexpected(std::move(why));
@@ -20,6 +25,19 @@ std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, con
   opened.refusal = std::move(why.text);
   opened.samples = std::move(*sampler);
   return opened;
+}
+
+// What of a recording needs BPF programs; empty: nothing. Both off-cpu and context-switches are the kernel's event of a
+// switch. Linux gives the samples of two such events the id of one (perf_sample_data.sample_flags), as 6.18 does.
+std::string needs_programs(const KernelSideOptions& options) {
+  if (options.filters.used != 0) return "a choice of threads";
+  for (const EventSpec& spec : options.events)
+    if (!is_plain_event(spec))
+      return spec.kind == EventKind::kWait ? "--wakers" : fmt::format("the event {}", spec.name);
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(options.events, name, &EventSpec::name) != options.events.end();
+  };
+  return has(kWaitEvent) && has("context-switches") ? "off-cpu together with context-switches" : "";
 }
 
 }  // namespace
@@ -33,13 +51,15 @@ std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, 
   auto kernel = KernelSide::open(options);
   if (!kernel) {
     SystemError& error = kernel.error();
-    const bool only_clock = options.events.size() == 1 && options.events.front().kind == EventKind::kCpuClock;
-    if (error.kind == RefusalKind::kPrivilege && (!only_clock || options.filters.used != 0)) {
-      error.text = "without BPF only -e cpu can be recorded, and nothing filtered: " + error.text;
-      return std::unexpected(std::move(error));
+    if (error.kind == RefusalKind::kPrivilege) {
+      const std::string wanting = needs_programs(options);
+      if (!wanting.empty()) {
+        error.text = fmt::format("{} can only be recorded with BPF: {}", wanting, error.text);
+        return std::unexpected(std::move(error));
+      }
     }
     if (error.kind == RefusalKind::kPrivilege && !targets.everything())
-      return open_own_events(options.frequency, targets, std::move(sink), std::move(error));
+      return open_own_events(options, targets, std::move(sink), std::move(error));
     if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)
       error.text += ". Processes of your own can be recorded as it is: record -- CMD, or -p PID";
     return std::unexpected(std::move(error));

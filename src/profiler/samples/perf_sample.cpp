@@ -56,12 +56,12 @@ void make_one_frame(const wl_event_head& head, std::uint64_t pc, std::vector<std
 
 const PerfRegisters& perf_registers(wl_machine machine) { return machine == WL_MACHINE_AARCH64 ? kArm : kX86; }
 
-// struct { header; u32 pid, tid; u64 time; u64 abi; u64 regs[] if abi; u64 size; char data[size], u64 dyn_size if size
-// } (perf_event_open(2), PERF_RECORD_SAMPLE)
+// struct { header; u32 pid, tid; u64 time; u64 id; u64 abi; u64 regs[] if abi; u64 size; char data[size], u64 dyn_size
+// if size } (perf_event_open(2), PERF_RECORD_SAMPLE)
 bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& registers,
                     std::vector<std::uint64_t>& event) {
   const ByteView view(record.data(), record.size());
-  constexpr std::uint64_t kAbi = 24, kRegisters = 32;
+  constexpr std::uint64_t kAbi = 32, kRegisters = 40;
   const auto abi = view.at<std::uint64_t>(kAbi);
   const std::uint64_t size_at = kRegisters + registers.count * std::uint64_t{8};
   const auto size = view.at<std::uint64_t>(size_at);

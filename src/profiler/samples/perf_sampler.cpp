@@ -13,15 +13,18 @@
 #include <ctime>
 #include <unordered_set>
 
+#include "base/monotonic.h"
 #include "os/proc_file.h"
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/kernel/descriptor_limit.h"
+#include "windlass/bytes.h"
 
 namespace windlass::profiler {
 namespace {
 
 constexpr std::size_t kMaxNames = 65536;
+constexpr std::uint64_t kSampleId = 24;  // where a sample has it: behind header, thread and time
 
 // A ring for some dozen stacks. perf_event_mlock_kb (516 by default) and RLIMIT_MEMLOCK bound what a user may have, so
 // the largest that fits is taken; perf_event_attr.sample_stack_user must be below 64 KiB.
@@ -36,13 +39,35 @@ std::string name_of(std::uint32_t tid) {
   return text.substr(0, text.find('\n'));
 }
 
+// The kernel switches a thread: there is no such event in user space.
+bool is_of_switches(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CONTEXT_SWITCHES || attr.config == PERF_COUNT_SW_CPU_MIGRATIONS);
+}
+
+void request_no_process_events(perf_event_attr& attr) {
+  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = attr.build_id = 0;
+}
+
 }  // namespace
 
-std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsigned frequency,
+bool is_plain_event(const EventSpec& spec) {
+  return spec.kind == EventKind::kCpuClock || spec.kind == EventKind::kCounter ||
+         (spec.kind == EventKind::kWait && !spec.wakers);
+}
+
+PerfSampler::PerfSampler(const PerfSamplerOptions& options, ProcessSink sink)
+    : options_(options), sink_(std::move(sink)) {
+  const auto wait = std::ranges::find(options_.events, EventKind::kWait, &EventSpec::kind);
+  if (wait != options_.events.end()) waits_.emplace(wait->shortest_wait);
+}
+
+std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(const PerfSamplerOptions& options,
                                                                            const std::vector<std::uint32_t>& targets,
                                                                            ProcessSink sink) {
-  auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(frequency, std::move(sink)));
-  // One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have.
+  auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(options, std::move(sink)));
+  // Each event is opened for each thread and CPU: a server with hundreds of threads needs more than the 1,024 that
+  // users usually have.
   raise_descriptor_limit(RLIM_INFINITY);
   Failure failure;
   for (const Size& size : kSizes) {
@@ -51,8 +76,16 @@ std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsig
     sampler->close_all();
     if (!failure.ring) break;
   }
-  return std::unexpected(failure.ring ? explain_perf_ring_error(failure.error)
-                                      : explain_own_perf_error(failure.error, frequency));
+  return std::unexpected(sampler->explain(failure));
+}
+
+SystemError PerfSampler::explain(const Failure& failure) const {
+  if (failure.ring) return explain_perf_ring_error(failure.error);
+  const EventSpec& spec = options_.events[failure.event];
+  const bool refused = failure.error == EACCES || failure.error == EPERM;
+  if (refused && is_of_switches(attrs_[failure.event])) return explain_own_switch_error(spec.name, failure.error);
+  if (!refused && spec.kind == EventKind::kCounter) return explain_event_error(spec.name, failure.error);
+  return explain_own_perf_error(failure.error, options_.frequency);
 }
 
 PerfSampler::~PerfSampler() { close_all(); }
@@ -61,6 +94,7 @@ void PerfSampler::close_all() {
   rings_.clear();
   for (const int fd : fds_) close(fd);
   fds_.clear();
+  event_numbers_.clear();
   cpus_.clear();
   if (epoll_ >= 0) close(epoll_);
   epoll_ = -1;
@@ -68,7 +102,8 @@ void PerfSampler::close_all() {
 
 PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages,
                                            std::uint32_t stack_bytes) {
-  attr_ = event(stack_bytes);
+  attrs_.clear();
+  for (std::size_t i = 0; i < options_.events.size(); ++i) attrs_.push_back(attributes(i, stack_bytes));
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) return {errno};
   for (const int cpu : online_cpus()) cpus_.push_back({cpu});
@@ -86,44 +121,68 @@ PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& tar
       }
     }
   }
-  return {fds_.empty() ? ESRCH : 0};
-}
-
-PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t ring_pages) {
-  for (Cpu& cpu : cpus_) {
-    const int fd = open_process_events(attr_, static_cast<pid_t>(tid), cpu.number);
-    if (fd < 0 && (errno == ENODEV || errno == ESRCH)) continue;  // the CPU went offline, the thread away
-    if (fd < 0) return {errno};
-    fds_.push_back(fd);
-    if (cpu.output >= 0) {
-      if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, cpu.output) != 0) return {errno};
-      continue;
-    }
-    PerfRing ring;
-    if (const int error = ring.map(fd, ring_pages); error != 0) return {error, true};
-    rings_.push_back(std::move(ring));
-    cpu.output = fd;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return {errno};
-  }
+  if (fds_.empty()) return {ESRCH};
+  for (std::size_t i = 0; i < attrs_.size(); ++i)
+    if (std::ranges::none_of(event_numbers_, [&](const auto& known) { return known.second == i; }))
+      return {.error = ENODEV, .event = i};
   return {};
 }
 
-perf_event_attr PerfSampler::event(std::uint32_t stack_bytes) const {
+PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t ring_pages) {
+  for (Cpu& cpu : cpus_)
+    for (std::size_t i = 0; i < attrs_.size(); ++i)
+      if (const Failure failure = open_event(tid, cpu, i, ring_pages); failure.error != 0) return failure;
+  return {};
+}
+
+PerfSampler::Failure PerfSampler::open_event(std::uint32_t tid, Cpu& cpu, std::size_t number, std::size_t ring_pages) {
+  const int fd = open_process_events(attrs_[number], static_cast<pid_t>(tid), cpu.number);
+  // ENODEV: the CPU went offline, or, for all CPUs, there is no such counter. ESRCH: the thread went away.
+  if (fd < 0 && (errno == ENODEV || errno == ESRCH)) return {};
+  if (fd < 0) return {.error = errno, .event = number};
+  fds_.push_back(fd);
+  std::uint64_t id = 0;
+  if (ioctl(fd, PERF_EVENT_IOC_ID, &id) != 0) return {.error = errno, .event = number};
+  event_numbers_[id] = static_cast<std::uint16_t>(number);
+  if (cpu.output >= 0)
+    return {.error = ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, cpu.output) != 0 ? errno : 0, .event = number};
+  PerfRing ring;
+  if (const int error = ring.map(fd, ring_pages); error != 0) return {.error = error, .ring = true};
+  rings_.push_back(std::move(ring));
+  cpu.output = fd;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return {.error = epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0 ? errno : 0};
+}
+
+perf_event_attr PerfSampler::attributes(std::size_t number, std::uint32_t stack_bytes) const {
+  const EventSpec& spec = options_.events[number];
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
   perf_event_attr attr{};
   attr.type = PERF_TYPE_SOFTWARE;
-  attr.config = PERF_COUNT_SW_CPU_CLOCK;
-  attr.freq = 1;
-  attr.sample_freq = frequency_;
-  attr.sample_type = PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+  attr.sample_period = spec.period;
+  switch (spec.kind) {
+    case EventKind::kWait:
+      attr.config = PERF_COUNT_SW_CONTEXT_SWITCHES;
+      attr.context_switch = 1;
+      break;
+    case EventKind::kCounter:
+      attr.type = spec.type;
+      attr.config = spec.config;
+      break;
+    default:
+      attr.config = PERF_COUNT_SW_CPU_CLOCK;
+      attr.freq = 1;
+      attr.sample_freq = options_.frequency;
+  }
+  attr.sample_type = PERF_SAMPLE_ID | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
   attr.sample_regs_user = registers_.mask;
   attr.sample_stack_user = stack_bytes;
-  attr.exclude_kernel = 1;
+  attr.exclude_kernel = is_of_switches(attr) ? 0 : 1;
   attr.exclude_hv = 1;
   attr.inherit = 1;
   request_process_events(attr, std::max(page, stack_bytes * 2));
+  if (number != 0) request_no_process_events(attr);  // they are told once
   return attr;
 }
 
@@ -134,6 +193,7 @@ std::expected<void, SystemError> PerfSampler::start() {
 
 void PerfSampler::stop() {
   for (const int fd : fds_) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);  // the inherited ones, too
+  if (waits_) waits_->stop(monotonic_ns());
 }
 
 int PerfSampler::poll(std::chrono::milliseconds timeout, const Handler& handler) {
@@ -142,35 +202,82 @@ int PerfSampler::poll(std::chrono::milliseconds timeout, const Handler& handler)
     epoll_event event{};
     epoll_wait(epoll_, &event, 1, static_cast<int>(timeout.count()));
   }
+  const std::uint64_t now = monotonic_ns();  // what has been before is in the rings
   for (PerfRing& ring : rings_) ring.drain([&](std::span<const std::byte> record) { on_record(record); }, malformed_);
   hand_out(handler);
+  if (waits_) hand_out_waits(now, handler);
   return static_cast<int>(stats_.samples - before);
 }
 
 void PerfSampler::on_record(std::span<const std::byte> record) {
   perf_event_header header;
   std::memcpy(&header, record.data(), sizeof header);
-  if (header.type != PERF_RECORD_SAMPLE) {
-    if (auto event = parse_perf_record(record))
-      on_process_event(std::move(*event));
-    else if (event.error().code != ErrorCode::kNotFound)
-      ++malformed_;
-    return;
-  }
+  if (header.type == PERF_RECORD_SAMPLE)
+    on_sample(record);
+  else if (header.type == PERF_RECORD_SWITCH)
+    on_switch(record);
+  else if (auto event = parse_perf_record(record, true))
+    on_process_event(std::move(*event));
+  else if (event.error().code != ErrorCode::kNotFound)
+    ++malformed_;
+}
+
+void PerfSampler::on_sample(std::span<const std::byte> record) {
   if (!started_) return;
-  if (!make_raw_event(record, registers_, event_)) {
+  const auto id = ByteView(record.data(), record.size()).at<std::uint64_t>(kSampleId);
+  const auto number = id ? event_numbers_.find(*id) : event_numbers_.end();
+  if (number == event_numbers_.end() || !make_raw_event(record, registers_, event_)) {
     ++malformed_;
     return;
   }
-  const auto& head = *reinterpret_cast<const wl_event_head*>(event_.data());
+  auto& head = *reinterpret_cast<wl_event_head*>(event_.data());
+  head.event = number->second;
+  if (options_.events[head.event].kind == EventKind::kWait)
+    waits_->hold(std::move(event_));
+  else
+    keep_sample(std::move(event_));
+}
+
+void PerfSampler::on_switch(std::span<const std::byte> record) {
+  if (!waits_) return;
+  bool known = false;
+  auto wait = waits_->on_switch(record, known);
+  if (!known) ++malformed_;
+  if (wait) keep_sample(std::move(*wait));
+}
+
+void PerfSampler::keep_sample(std::vector<std::uint64_t>&& event) {
   ++stats_.samples;
-  if (head.type == WL_EVENT_RAW) {
+  if (reinterpret_cast<const wl_event_head*>(event.data())->type == WL_EVENT_RAW) {
     ++stats_.raw_events;
-    stats_.raw_bytes += record.size();
+    stats_.raw_bytes += event.size() * 8;
   } else {
     ++stats_.stack_events;
   }
-  samples_.push_back(std::move(event_));
+  samples_.push_back(std::move(event));
+}
+
+void PerfSampler::hand_out_waits(std::uint64_t time, const Handler& handler) {
+  waits_->settle(time, [&](const PerfWaits::Ended& wait) {
+    if (!options_.timeline) return;
+    wl_time_event told{};
+    told.head.type = WL_EVENT_TIME;
+    told.head.event = wait.event;
+    told.head.time = wait.since;
+    told.head.tgid = wait.key.tgid;
+    told.head.tid = wait.key.tid;
+    told.hash = wait.key.hash;
+    told.lasted = wait.lasted;
+    handler(told.head, sizeof told);
+  });
+}
+
+void PerfSampler::for_each_count(const CountHandler& handler, bool clear) {
+  if (waits_) waits_->for_each_count(handler, clear);
+}
+
+void PerfSampler::for_each_waiting(const WaitingHandler& handler) {
+  if (waits_) waits_->for_each_waiting(handler);
 }
 
 // The rings are read one after the other: a fork may be in one, the exec after it in another and the samples in a

@@ -22,7 +22,7 @@ struct RecordOptions {
 
 // Register i of the record holds 1000 + i, stack byte i holds i.
 std::vector<std::byte> record(const PerfRegisters& registers, const RecordOptions& options = {}) {
-  std::vector<std::uint64_t> words{0, 0x2200000011ull, 77, options.abi};
+  std::vector<std::uint64_t> words{0, 0x2200000011ull, 77, 5, options.abi};
   if (options.abi != PERF_SAMPLE_REGS_ABI_NONE)
     for (unsigned i = 0; i < registers.count; ++i) words.push_back(kFirstRegister + i);
   words.push_back(options.size);
