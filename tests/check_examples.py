@@ -6,6 +6,7 @@ Looks at each fenced block of README, CONTRIBUTING and docs/ by its language:
     sh       bash reads it; presets and scripts that it names are there; with WINDLASS, the built command, each option of
              `windlass` in it, and in `code` of the prose, is one that --help has
     cmake    names targets that tests/integration/consumer uses
+    json     is JSON
     console, text    stands on a page of messages, which check_messages.py checks
 CONTEXT has, by page, what its examples take for granted: declarations in front of them. It also says which are not compiled and why:
     // ---- docs/how-to/x.md           (or "x.md in C")
@@ -188,6 +189,13 @@ class Check:
                 self.errors.append(f"{block}: tests/integration/consumer does not use {target}")
         self.counts["of CMake"] += 1
 
+    def json(self, block):
+        try:
+            json.loads(block.text)
+        except ValueError as error:
+            self.errors.append(f"{block}: no JSON: {error}")
+        self.counts["of JSON"] += 1
+
 
 def main(root, context_path, windlass=None):
     check = Check(root)
@@ -199,6 +207,8 @@ def main(root, context_path, windlass=None):
             check.shell(block)
         elif block.language == "cmake":
             check.cmake(block)
+        elif block.language == "json":
+            check.json(block)
         elif block.language in ("console", "text") and block.page in check_messages.PAGES:
             check.counts["messages"] += 1
         elif block.language not in ("cpp", "c"):
