@@ -50,7 +50,7 @@ done
 if [ -e "$work/prefix/bin/windlass" ]; then
   "$work/prefix/bin/windlass" --version
   for page in man/man1/windlass-record.1 bash-completion/completions/windlass zsh/vendor-completions/_windlass fish/vendor_completions.d/windlass.fish \
-      doc/windlass/LICENSE doc/windlass/windlass.spdx.json; do
+      doc/windlass/LICENSE doc/windlass/windlass.spdx.json doc/windlass/schema/report.json; do
     [ -s "$work/prefix/share/$page" ] || { echo "share/$page is not installed"; exit 1; }
   done
 fi
