@@ -112,7 +112,8 @@ void write_page_difference(const ProfileDifference& difference, const profile::P
     const Frame& frame = frames[table.frames[i]];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
     const bool has_module = !frame.modules.empty();
-    const std::string_view file = has_module && Frames::is_of_module(frame) ? both.modules[frame.module].path : "";
+    std::string_view file;
+    if (has_module && Frames::is_of_module(frame)) file = both.modules[frame.module].path;
     frame_of.try_emplace({frame.name, has_module && both.modules[frame.module].is_kernel, file}, i);
   }
   json.key("diff");
@@ -134,7 +135,8 @@ void write_page_difference(const ProfileDifference& difference, const profile::P
   for (const FunctionDifference& one : difference.functions) {
     json.next_line();
     json.begin_array();
-    json.value(frame_of.at({one.name, one.is_kernel, one.is_address ? std::string_view(one.modules.front()) : ""}));
+    json.value(frame_of.at(
+        {one.name, one.is_kernel, one.is_address ? std::string_view(one.modules.front()) : std::string_view()}));
     write_page_numbers(json, one.self);
     write_page_numbers(json, one.total);
     json.end_array();

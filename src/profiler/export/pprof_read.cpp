@@ -10,6 +10,8 @@
 #include <protozero/pbf_reader.hpp>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
 #include "profiler/export/pprof.h"

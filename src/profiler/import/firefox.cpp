@@ -166,7 +166,7 @@ class FirefoxReader {
       if (!(scaled > 0) || scaled > 9e18) return true;  // differences have no place in a profile
       sample.value = static_cast<std::uint64_t>(scaled);
       sample.count = weight_type == "tracing-ms" || weight_type == "bytes" ? 1 : sample.value;
-      if (sample.count > 9e18 / static_cast<double>(period_)) return true;
+      if (static_cast<double>(sample.count) > 9e18 / static_cast<double>(period_)) return true;
       builder_.add(sample,
                    time >= 0 && time < 9e12 ? std::optional(static_cast<std::uint64_t>(time * 1e6)) : std::nullopt);
       return builder_.has_room();

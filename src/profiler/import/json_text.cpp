@@ -46,7 +46,7 @@ std::size_t behind(std::string_view text, std::size_t at) {
       at = behind_string(text, at);
       continue;
     }
-    depth += text[at] == '{' || text[at] == '[' ? 1 : std::size_t(-1);
+    depth += text[at] == '{' || text[at] == '[' ? 1 : ~std::size_t{0};
     ++at;
     if (depth == 0) break;
   }

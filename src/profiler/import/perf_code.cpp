@@ -64,7 +64,7 @@ std::uint64_t running_kernel_symbol(std::string_view wanted) {
     const auto space = text.find(' ');
     if (space == std::string_view::npos || text.size() < space + 3) continue;
     const std::string_view name = text.substr(space + 3, text.find_first_of("\t\n", space + 3) - space - 3);
-    if (name == wanted) std::from_chars(text.data(), text.data() + space, found, 16);
+    if (name == wanted) std::from_chars(line, line + space, found, 16);
   }
   std::fclose(file);
   return found;

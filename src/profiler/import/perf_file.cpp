@@ -320,7 +320,7 @@ class PerfFileReader {
     if ((file_.attrs[0].flags & PerfAttr::kSampleIdAll) == 0) return 0;
     const std::uint64_t from_time =
         types & (kSampleTime | kSampleId | kSampleStreamId | kSampleCpu | kSampleIdentifier);
-    const std::uint64_t size = 8 * static_cast<unsigned>(std::popcount(from_time));
+    const std::uint64_t size = std::uint64_t{8} * static_cast<unsigned>(std::popcount(from_time));
     return record.size() < 8 + size ? 0 : record.at<std::uint64_t>(record.size() - size).value_or(0);
   }
 
