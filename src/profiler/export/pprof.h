@@ -31,8 +31,9 @@ namespace windlass::exporter {
                                               const std::atomic<bool>* given_up = nullptr);
 
 struct PprofLimits {
-  std::uint64_t max_bytes = std::uint64_t{1} << 30;  // uncompressed
-  std::uint64_t max_items = std::uint64_t{1} << 28;  // messages and indexes, all kinds together
+  std::uint64_t max_bytes = std::uint64_t{1} << 30;   // uncompressed
+  std::uint64_t max_items = std::uint64_t{1} << 28;   // of about 4 bytes of memory: messages and indexes, all kinds
+  std::uint64_t max_frames = std::uint64_t{1} << 27;  // of all stacks together, with inlined calls
 };
 
 // Compressed or not. Also reads other programs' profiles: a value of the unit "count" and the value behind it are one

@@ -95,6 +95,7 @@ class PprofReader {
   static constexpr std::size_t kNoValue = ~std::size_t{0};
   static constexpr std::size_t kMostReserved = 1 << 22;
   static constexpr std::size_t kMostEvents = 64;  // each is looked for in each sample
+  static constexpr std::size_t kItemBytes = 4;    // what an item stands for in memory, about
   struct Sums {
     std::uint64_t count = 0, value = 0;
   };
@@ -124,6 +125,12 @@ class PprofReader {
     if (items_ <= limits_.max_items) return true;
     set_error(ErrorCode::kLimit, "profile has more items than the limit", limits_.max_items);
     return false;
+  }
+  // Inlined calls make many frames of a location, in each stack that has it.
+  void count_frames(std::uint64_t number) {
+    frames_ += number;
+    if (frames_ > limits_.max_frames)
+      set_error(ErrorCode::kLimit, "stacks of the profile have more frames than the limit", limits_.max_frames);
   }
   std::string_view string_at(std::int64_t index) {
     if (index >= 0 && static_cast<std::uint64_t>(index) < strings_.size())
@@ -176,6 +183,8 @@ class PprofReader {
     return type;
   }
   void read_sample_type(const Type& type) {
+    if (types_.size() == 2 * kMostEvents)
+      return set_error(ErrorCode::kLimit, "profile has more sample types than the limit", kMostEvents);
     if (count_item()) types_.push_back(type);
   }
 
@@ -411,7 +420,7 @@ class PprofReader {
     added.event = event;
     added.count = count;
     added.value = value;
-    return count_items(added.locations.size());
+    return count_items(sizeof(profile::Sample) / kItemBytes + added.locations.size());
   }
   void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
@@ -424,11 +433,17 @@ class PprofReader {
     const std::size_t first = sample.locations.size();
     sample.locations.resize(first + count);
     std::uint32_t* to = sample.locations.data() + first;
-    for (const std::uint64_t id : ids) *to++ = location(id);
+    for (const std::uint64_t id : ids) {
+      *to++ = location(id);
+      if (error_) return;
+    }
   }
   std::uint32_t location(std::uint64_t id) {
     const std::uint32_t index = locations_.find(id);
-    if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+    if (index == kNone)
+      set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+    else
+      count_frames(std::max<std::size_t>(1, profile_.locations[index].lines.size()));
     return index;
   }
   void read_values(pbf_reader& fields) {
@@ -495,7 +510,8 @@ class PprofReader {
   PprofLimits limits_;
   std::uint64_t items_ = 0;
   std::size_t samples_ = 0;
-  std::uint64_t at_ = 0;  // offset of the top-level field being read
+  std::uint64_t frames_ = 0;  // of all stacks
+  std::uint64_t at_ = 0;      // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;

@@ -296,6 +296,20 @@ TEST(PprofHostile, LimitsHold) {
   const auto few = read_pprof(view_of(packed), {.max_items = 100});
   ASSERT_FALSE(few.has_value());
   EXPECT_EQ(few.error().code, ErrorCode::kLimit);
+  // A location with many inlined calls, many times in a stack: a small file, and a large stack.
+  profile::Profile inlined;
+  inlined.functions.push_back({.name = "f"});
+  inlined.locations.push_back({.address = 1, .lines = std::vector<profile::Line>(1000, {0, 1})});
+  inlined.samples.push_back({.locations = std::vector<std::uint32_t>(1000, 0), .count = 1});
+  const std::string bomb = written(inlined);
+  EXPECT_TRUE(read_pprof(view_of(bomb), {.max_frames = 1'000'000}).has_value());
+  const auto frames = read_pprof(view_of(bomb), {.max_frames = 999'999});
+  ASSERT_FALSE(frames.has_value());
+  EXPECT_EQ(frames.error().code, ErrorCode::kLimit);
+  // An empty sample is two bytes of a file, and many of memory.
+  profile::Profile empty;
+  empty.samples.resize(1000);
+  EXPECT_FALSE(read_pprof(view_of(written(empty)), {.max_items = 10'000}).has_value());
 }
 
 TEST(PprofHostile, SomethingElseIsNotAProfile) {
