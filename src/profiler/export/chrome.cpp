@@ -111,7 +111,7 @@ class ChromeWriter {
       const profile::Sample& sample = profile_.samples[moment.sample];
       if (moment.begin > covered + (moment.is_wait ? 0 : moment.lasted)) close(thread, 0, covered);
       const std::uint64_t from = std::max(moment.begin, open_.empty() ? 0 : open_.back().begin);
-      take_path(sample);
+      if (i == 0 || thread.moments[i - 1].sample != moment.sample) take_path(sample);
       if (!open_.empty() && !open_.back().waits_for.empty()) close(thread, open_.size() - 1, std::min(covered, from));
       std::size_t same = 0;
       while (same < open_.size() && same < path_.size() && open_[same].frame == path_[same]) ++same;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <sstream>
+#include <string>
 #include <tuple>
+#include <unordered_map>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@
 #include "profiler/export/call_tree.h"
 #include "profiler/export/csv.h"
 #include "profiler/export/folded.h"
+#include "profiler/export/numbers.h"
 #include "profiler/export/significance.h"
 
 namespace windlass::exporter {
@@ -201,23 +204,46 @@ Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& o
 
 Expected<void> write_diff_folded(const ProfileDifference& difference, const profile::Profile& a,
                                  const profile::Profile& b, TextWriter& out) {
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> stacks;
+  // Stacks as numbers of names, which both profiles share.
+  std::unordered_map<std::string, std::uint32_t> numbers;
+  std::map<std::vector<std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> stacks;
   const auto add = [&](const profile::Profile& profile, profile::ValueType type, bool is_a) {
-    std::string text;
-    TextWriter to(&text);
-    static_cast<void>(write_folded(profile, to, type));
-    std::istringstream lines(std::move(text));
-    for (std::string line; std::getline(lines, line);) {
-      const std::size_t space = line.rfind(' ');
-      auto& counts = stacks[line.substr(0, space)];
-      (is_a ? counts.first : counts.second) += std::stoull(line.substr(space + 1));
+    Frames frames(profile);
+    std::vector<std::uint32_t> of_frame, path;
+    for (const profile::Sample& sample : profile.samples) {
+      const std::uint64_t weight = weight_of(profile, sample, type);
+      if (weight == 0) continue;
+      frames.path_of(sample, path);
+      of_frame.resize(frames.size(), profile::kNone);
+      for (std::uint32_t& frame : path) {
+        std::uint32_t& number = of_frame[frame];
+        if (number == profile::kNone)
+          number = numbers.try_emplace(folded_name(frames[frame].name), static_cast<std::uint32_t>(numbers.size()))
+                       .first->second;
+        frame = number;
+      }
+      auto& counts = stacks[path];
+      (is_a ? counts.first : counts.second) += weight;
     }
   };
   add(a, difference.a.type, true);
   add(b, difference.b.type, false);
-  for (const auto& [stack, counts] : stacks) {
+  std::vector<std::pair<std::string_view, std::uint32_t>> names(numbers.begin(), numbers.end());
+  std::ranges::sort(names);
+  std::vector<std::uint32_t> ranks(names.size());
+  for (std::uint32_t rank = 0; rank < names.size(); ++rank) ranks[names[rank].second] = rank;
+  std::vector<std::pair<std::vector<std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>>> sorted(stacks.begin(),
+                                                                                                     stacks.end());
+  for (auto& [path, counts] : sorted)
+    for (std::uint32_t& name : path) name = ranks[name];
+  std::ranges::sort(sorted);
+  for (const auto& [path, counts] : sorted) {
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      if (i != 0) out.character(';');
+      out.text(names[path[i]].first);
+    }
     const double as_b = static_cast<double>(counts.first) / difference.a.divisor * difference.b.divisor;
-    out.text(fmt::format("{} {} {}\n", stack, std::llround(as_b), counts.second));
+    out.text(fmt::format(" {} {}\n", whole_number(as_b), counts.second));
   }
   return out.finish();
 }

@@ -62,7 +62,7 @@ class DiffWriter {
     if (difference_.normalise == Normalise::kSamples) return fmt::format("{:.2f}%", 100 * normalised);
     if (difference_.normalise == Normalise::kTime && difference_.unit == "count" && normalised < 100)
       return fmt::format("{:.2f}", normalised);
-    return amount(static_cast<std::uint64_t>(std::llround(normalised)), difference_.unit);
+    return amount(whole_number(normalised), difference_.unit);
   }
   [[nodiscard]] std::string signed_number(double normalised) const {
     return (normalised < 0 ? "-" : "+") + number(std::abs(normalised));

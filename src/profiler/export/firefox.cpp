@@ -173,7 +173,7 @@ class FirefoxWriter {
     for (const Moment& moment : thread.moments) {
       if (moment.weight == 0) continue;
       // Firefox draws a sample until the next one. What lies between two that are far apart is rest.
-      if (!rows.empty() && moment.begin > covered + 2 * step) {
+      if (!rows.empty() && moment.begin > covered && (moment.begin - covered) / 2 > step) {
         rows.push_back({.time = covered});
         rows.push_back({.time = moment.begin - step});
       }

@@ -9,16 +9,12 @@
 
 namespace windlass::exporter {
 
-namespace {
-
 // ';' separates frames, and a line is a stack: neither may come from a name.
 std::string folded_name(const std::string& name) {
   std::string text = shown(name);
   std::ranges::replace(text, ';', ':');
   return text;
 }
-
-}  // namespace
 
 Expected<void> write_folded(const profile::Profile& profile, TextWriter& out, profile::ValueType type) {
   Frames frames(profile);

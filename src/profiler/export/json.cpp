@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/json_writer.h"
 #include "profiler/export/call_tree.h"
@@ -120,14 +123,17 @@ class ProfileWriter {
     if (labels.empty()) return;
     json_.key("labels");
     json_.begin_object();
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      const auto same = [&](const profile::Label& other) { return other.key == labels[i].key; };
-      const auto here = labels.begin() + static_cast<std::ptrdiff_t>(i);
-      if (std::any_of(labels.begin(), here, same)) continue;
-      json_.escaped_key(profile_.strings[labels[i].key]);
+    std::vector<std::pair<std::uint32_t, std::vector<std::uint32_t>>> by_key;  // in the order of the keys' first labels
+    std::unordered_map<std::uint32_t, std::size_t> places;
+    for (const profile::Label& label : labels) {
+      const auto [place, is_new] = places.try_emplace(label.key, by_key.size());
+      if (is_new) by_key.push_back({label.key, {}});
+      by_key[place->second].second.push_back(label.value);
+    }
+    for (const auto& [key, values] : by_key) {
+      json_.escaped_key(profile_.strings[key]);
       json_.begin_array();
-      for (auto label = here; label != labels.end(); ++label)
-        if (same(*label)) json_.value(profile_.strings[label->value]);
+      for (const std::uint32_t value : values) json_.value(profile_.strings[value]);
       json_.end_array();
     }
     json_.end_object();

@@ -1,6 +1,7 @@
 #include "profiler/export/numbers.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,11 @@ std::string amount(std::uint64_t number, const std::string& unit) {
   if (step->least == 0) return fmt::format("{:.0f} {}", real, step->text);
   const double part = real / step->least;
   return fmt::format("{:.{}f} {}", part, part < 9.995 ? 2 : part < 99.95 ? 1 : 0, step->text);
+}
+
+std::uint64_t whole_number(double number) {
+  constexpr double kMost = 18446744073709549568.0;  // the largest double below 2^64
+  return static_cast<std::uint64_t>(std::round(std::clamp(number, 0.0, kMost)));
 }
 
 bool says_unit(const std::string& unit) { return unit == "count" || unit == "bytes" || nanoseconds_in(unit) != 0; }

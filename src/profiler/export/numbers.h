@@ -13,6 +13,8 @@ namespace windlass::exporter {
 [[nodiscard]] std::string grouped(std::uint64_t number);
 // In a unit of profile::Event: 1234567 of "nanoseconds" -> "1.23 ms", of "bytes" -> "1.18 MiB", else as grouped().
 [[nodiscard]] std::string amount(std::uint64_t number, const std::string& unit);
+// Rounded; of what does not fit, the largest.
+[[nodiscard]] std::uint64_t whole_number(double number);
 // True if amount() names the unit, or there is none to name.
 [[nodiscard]] bool says_unit(const std::string& unit);
 // Samples a second and CPU; 0 if samples are not taken by time.

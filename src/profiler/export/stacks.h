@@ -85,7 +85,7 @@ class DistinctStacks {
   }
   [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
   void grow() {
-    slots_.assign(slots_.empty() ? 1024 : slots_.size() * 2, {});
+    slots_.assign(slots_.empty() ? 16 : slots_.size() * 2, {});
     for (std::uint32_t i = 0; i < stacks_.size(); ++i) {
       std::size_t at = stacks_[i].hash.low & mask();
       while (slots_[at].stack != profile::kNone) at = (at + 1) & mask();

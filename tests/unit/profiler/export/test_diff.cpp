@@ -234,6 +234,16 @@ TEST(Diff, EqualOffsetsOfTwoFilesAreTwoFunctions) {
   for (const auto& one : found.functions) EXPECT_EQ(one.total.a, 100u);
 }
 
+TEST(Diff, HugeSumsStayPositive) {
+  auto p = profile_of({{"f", 10}});
+  p.samples[0].count = ~std::uint64_t{0} - 5;
+  const auto found = difference(p, p, Normalise::kNothing);
+  std::string text;
+  TextWriter out(&text);
+  ASSERT_TRUE(write_diff_folded(found, p, p, out).has_value());
+  EXPECT_EQ(text.find('-'), std::string::npos) << text;
+}
+
 TEST(Significance, OfNothing) {
   EXPECT_EQ(significance_of({}, {}).tests, 0u);
   const auto found = significance_of({{5, 0, 5, 0, 5}, {1000, 0, 1000, 0, 1000}}, {0, 0, true});

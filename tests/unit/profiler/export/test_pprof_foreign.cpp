@@ -2,7 +2,9 @@
 // a hostile one may do with these.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <protozero/pbf_writer.hpp>
 #include <string>
 #include <string_view>
@@ -10,9 +12,12 @@
 #include <vector>
 
 #include "profiler/export/call_tree.h"
+#include "profiler/export/firefox.h"
 #include "profiler/export/labels.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
+#include "profiler/export/report.h"
+#include "profiler/export/thread_lines.h"
 #include "profiler/export/values.h"
 
 namespace windlass::exporter {
@@ -240,6 +245,26 @@ TEST(PprofHostile, ManySampleTypes) {
   const auto more = with(65);
   ASSERT_FALSE(more.has_value());
   EXPECT_EQ(more.error().code, ErrorCode::kLimit);
+}
+
+TEST(PprofHostile, ASampleWithManyLabelsAndAPeriodWithoutEnd) {
+  profile::Profile p;
+  p.label_sets.emplace_back();
+  for (std::uint32_t i = 0; i < 200'000; ++i) {
+    p.strings.push_back(std::to_string(i));
+    p.label_sets[1].push_back({i, i});
+  }
+  p.events[0].period = std::uint64_t{1} << 63;
+  p.events[0].per_time = 1;
+  p.times = {{5, 0}, {1'000'000'000, 0}};
+  p.samples.push_back({.count = 2, .labels = 1, .times = 2});
+  std::string text;
+  TextWriter out(&text);
+  EXPECT_TRUE(write_json(p, out, {0, true}).has_value());
+  text.clear();
+  EXPECT_TRUE(write_firefox(p, thread_lines(p, {0, true}), {0, true}, out).has_value());
+  const auto samples = nlohmann::json::parse(text)["threads"][0]["samples"]["time"];
+  EXPECT_TRUE(std::ranges::is_sorted(samples)) << samples;
 }
 
 // A label of its own in each sample: nothing here is quadratic in their number.
