@@ -133,6 +133,11 @@ std::optional<Chosen> choose(const ReportArguments& options, std::span<const std
     else
       exporter::merge_into(chosen.profile, *profile);
   }
+  const auto adds_up = files.size() > 1 ? exporter::check_sums(chosen.profile) : Expected<void>();
+  if (!adds_up) {
+    status = unreadable_profile(files.back(), "report", adds_up.error());
+    return std::nullopt;
+  }
   if (files.size() > 1) chosen.subject += fmt::format(" and {} more", files.size() - 1);
   status = kUsage;
   if (!options.label.empty() && !has_label(chosen.profile, chosen.subject, options.label)) return std::nullopt;

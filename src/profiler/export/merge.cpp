@@ -67,6 +67,11 @@ std::vector<std::uint32_t> merge_label_sets(profile::Profile& to, const profile:
   });
 }
 
+std::uint64_t sum_or_most(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? ~std::uint64_t{0} : sum;
+}
+
 std::uint64_t value_of(const profile::Profile& profile, const profile::Sample& sample) {
   const std::uint64_t period = profile.events[sample.event].period;
   return period != 0 ? sample.count * period : sample.value;
@@ -112,11 +117,23 @@ void merge_into(profile::Profile& to, const profile::Profile& from) {
   }
   if (to.start_unix_ns == 0 || (from.start_unix_ns != 0 && from.start_unix_ns < to.start_unix_ns))
     to.start_unix_ns = from.start_unix_ns;
-  to.duration_ns += from.duration_ns;
-  to.lost += from.lost;
+  to.duration_ns = sum_or_most(to.duration_ns, from.duration_ns);
+  to.lost = sum_or_most(to.lost, from.lost);
   to.ends_known &= from.ends_known;
   for (const std::string& comment : from.comments)
     if (std::ranges::find(to.comments, comment) == to.comments.end()) to.comments.push_back(comment);
+}
+
+Expected<void> check_sums(const profile::Profile& profile) {
+  std::vector<profile::ValueType> types = value_types(profile);
+  if (has_wall_time(profile)) types.push_back(profile::kWallTime);
+  for (const profile::ValueType type : types) {
+    std::uint64_t sum = 0;
+    for (const profile::Sample& sample : profile.samples)
+      if (__builtin_add_overflow(sum, weight_of(profile, sample, type), &sum))
+        return fail(ErrorCode::kLimit, "values of the samples add up to more than 64 bits", 0);
+  }
+  return {};
 }
 
 }  // namespace windlass::exporter

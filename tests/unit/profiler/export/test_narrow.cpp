@@ -160,6 +160,19 @@ TEST(Merge, TimesOfOneRecordingAreNoneOfTwo) {
   EXPECT_FALSE(has_times(both));
 }
 
+TEST(Merge, SumsOfMoreThan64BitsAreErrors) {
+  Profile both = calls();
+  both.events[0].period = std::uint64_t{1} << 60;
+  const Profile one = both;
+  EXPECT_TRUE(check_sums(one).has_value());
+  both.lost = ~std::uint64_t{0};
+  Profile other = one;
+  other.lost = 1;
+  merge_into(both, other);
+  EXPECT_FALSE(check_sums(both).has_value());
+  EXPECT_EQ(both.lost, ~std::uint64_t{0}) << "as many as can be said";
+}
+
 TEST(Merge, LargeProfiles) {
   Profile both = testing::synthetic_profile({}, 1);
   const Profile other = testing::synthetic_profile({}, 2);
