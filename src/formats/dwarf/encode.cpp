@@ -1,5 +1,6 @@
 #include "formats/dwarf/encode.h"
 
+#include "base/leb128.h"
 #include "formats/dwarf/constants.h"
 
 namespace windlass::dwarf {
@@ -58,10 +59,7 @@ void put_cfa(Block& block, const FrameInstruction& instruction, const FrameFacto
 
 }  // namespace
 
-void put_uleb(Block& block, std::uint64_t value) {
-  for (; value > 0x7f; value >>= 7) block.push_back(static_cast<std::uint8_t>(value | 0x80));
-  block.push_back(static_cast<std::uint8_t>(value));
-}
+void put_uleb(Block& block, std::uint64_t value) { put_uleb128(block, value); }
 
 void put_sleb(Block& block, std::int64_t value) {
   for (; value < -0x40 || value > 0x3f; value >>= 7) block.push_back(static_cast<std::uint8_t>(value | 0x80));

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "profiler/export/page_numbers.h"
+#include "base/leb128.h"
 #include "profiler/export/stacks.h"
 
 namespace windlass::exporter {
@@ -53,12 +53,12 @@ class PageStacks {
       const auto differs = std::ranges::mismatch(before, now).in2;
       for (auto frame = differs; frame != now.end(); ++frame) {
         const auto parent_depth = static_cast<std::size_t>(frame - now.begin());
-        put_number(table.bytes, depth - parent_depth);
+        put_uleb128(table.bytes, depth - parent_depth);
         depth = parent_depth + 1;
         ++node;
         std::uint32_t& number = numbers[*frame];
         const auto next = static_cast<std::uint32_t>(table.frames.size());
-        put_number(frames, number == kNone ? 0 : next - number);
+        put_uleb128(frames, number == kNone ? 0 : next - number);
         if (number != kNone) continue;
         number = next;
         table.frames.push_back(*frame);
@@ -172,19 +172,19 @@ PageTable page_table(const profile::Profile& profile, Frames& frames, const std:
   const std::uint32_t nodes = stacks.write_nodes(table, frames.size());
   const std::vector<PageEntry> entries = entries_of(profile, stacks, pids, modules, table.entry_of);
   std::string counts;
-  put_number(counts, nodes);
-  put_number(counts, entries.size());
+  put_uleb128(counts, nodes);
+  put_uleb128(counts, entries.size());
   table.bytes.insert(0, counts);
   std::uint32_t node = 0;
   for (const PageEntry& entry : entries) {
-    put_number(table.bytes, entry.node - node);
+    put_uleb128(table.bytes, entry.node - node);
     node = entry.node;
   }
   for (const auto column : {&PageEntry::process, &PageEntry::event, &PageEntry::labels, &PageEntry::end,
                             &PageEntry::certainty, &PageEntry::module, &PageEntry::line})
-    for (const PageEntry& entry : entries) put_number(table.bytes, entry.*column);
+    for (const PageEntry& entry : entries) put_uleb128(table.bytes, entry.*column);
   for (const auto column : {&PageEntry::count, &PageEntry::value})
-    for (const PageEntry& entry : entries) put_number(table.bytes, entry.*column);
+    for (const PageEntry& entry : entries) put_uleb128(table.bytes, entry.*column);
   return table;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "profiler/export/page_numbers.h"
+#include "base/leb128.h"
 
 namespace windlass::exporter {
 namespace {
@@ -59,13 +59,13 @@ PageTimes page_times(const profile::Profile& profile, const std::vector<std::uin
   std::ranges::sort(moments, {}, [](const PageMoment& one) { return std::pair(one.thread, one.begin); });
   std::vector<std::uint64_t> counts(times.threads.size());
   for (const PageMoment& moment : moments) ++counts[moment.thread];
-  for (const std::uint64_t count : counts) put_number(times.bytes, count);
+  for (const std::uint64_t count : counts) put_uleb128(times.bytes, count);
   for (std::size_t i = 0; i < moments.size(); ++i) {
     const bool follows = i != 0 && moments[i - 1].thread == moments[i].thread;
-    put_number(times.bytes, moments[i].begin - (follows ? moments[i - 1].begin : 0));
+    put_uleb128(times.bytes, moments[i].begin - (follows ? moments[i - 1].begin : 0));
   }
-  for (const PageMoment& moment : moments) put_number(times.bytes, moment.entry);
-  for (const PageMoment& moment : moments) put_number(times.bytes, moment.lasted);
+  for (const PageMoment& moment : moments) put_uleb128(times.bytes, moment.entry);
+  for (const PageMoment& moment : moments) put_uleb128(times.bytes, moment.lasted);
   return times;
 }
 

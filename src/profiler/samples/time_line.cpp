@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/leb128.h"
 #include "profiler/samples/mix.h"
 
 namespace windlass::profiler {
@@ -9,11 +10,6 @@ namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{16} << 10;
 constexpr std::size_t kMostEntryBytes = 30;  // three numbers of 64 bits
-
-void put_number(std::vector<std::uint8_t>& to, std::uint64_t number) {
-  for (; number >= 0x80; number >>= 7) to.push_back(static_cast<std::uint8_t>(number | 0x80));
-  to.push_back(static_cast<std::uint8_t>(number));
-}
 
 std::uint64_t take_number(const std::uint8_t*& from) {
   std::uint64_t number = 0;
@@ -69,9 +65,9 @@ void TimeLine::append(const Entry& entry) {
     while (bytes_ > max_bytes_ && (epochs_.size() > 1 || chunks.size() > 1)) give_up_oldest();
   }
   Chunk& chunk = chunks.back();
-  put_number(chunk.bytes, fold(entry.time - chunk.last));
-  put_number(chunk.bytes, std::uint64_t{entry.owner.number} << 1 | (entry.owner.is_key ? 1 : 0));
-  put_number(chunk.bytes, entry.lasted);
+  put_uleb128(chunk.bytes, fold(entry.time - chunk.last));
+  put_uleb128(chunk.bytes, std::uint64_t{entry.owner.number} << 1 | (entry.owner.is_key ? 1 : 0));
+  put_uleb128(chunk.bytes, entry.lasted);
   chunk.last = entry.time;
   ++chunk.count;
 }
