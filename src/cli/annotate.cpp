@@ -1,8 +1,6 @@
 #include "cli/annotate.h"
 
 #include <algorithm>
-#include <charconv>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -53,24 +51,6 @@ bool find_function(const profile::Profile& profile, std::string_view subject, pr
   return false;
 }
 
-namespace {
-
-// The bytes of a build id; empty: it has none.
-std::vector<unsigned char> build_id_of(const profile::Profile& profile, const annotate::CodePart& part) {
-  std::vector<unsigned char> id;
-  if (part.module >= profile.modules.size()) return id;
-  const std::string& digits = profile.modules[part.module].build_id;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    unsigned char byte = 0;
-    const char* end = digits.data() + i + 2;
-    if (const auto read = std::from_chars(digits.data() + i, end, byte, 16); read.ptr != end) return {};
-    id.push_back(byte);
-  }
-  return id;
-}
-
-}  // namespace
-
 Expected<void> write_annotated(const profile::Profile& profile, profile::ValueType value,
                                const AnnotateArguments& arguments, const PdbSearch& pdb, const AnnotateForm& form,
                                TextWriter& out) {
@@ -85,8 +65,7 @@ Expected<void> write_annotated(const profile::Profile& profile, profile::ValueTy
   const annotate::Annotation annotation = annotate::annotate(profile, value, arguments.function, options);
   annotate::SourceText source(std::move(moves), [&](const std::string& path) {
     for (const annotate::CodePart& part : annotation.parts) {
-      const auto id = build_id_of(profile, part);
-      const int found = symbols::find_by_debuginfod("source", id, symbols::kDebuginfodPatience, path.c_str());
+      const int found = symbols::find_source_by_debuginfod(profile.modules[part.module].build_id, path);
       if (found >= 0) return found;
     }
     return -1;

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -68,16 +70,9 @@ std::string read_path(int from, std::chrono::milliseconds patience) {
   return {};
 }
 
-}  // namespace
-
-int find_by_debuginfod(const char* kind, std::span<const unsigned char> build_id, std::chrono::milliseconds patience,
-                       const char* source) {
+int find(const char* kind, const std::string& digits, std::chrono::milliseconds patience, const char* source) {
   const char* servers = std::getenv("DEBUGINFOD_URLS");
-  if (servers == nullptr || *servers == '\0' || build_id.empty()) return -1;
-  if (source != nullptr && *source != '/') return -1;  // servers know full paths, and an option is none
-  std::string digits;
-  for (const unsigned char byte : build_id) digits += fmt::format("{:02x}", byte);
-
+  if (servers == nullptr || *servers == '\0' || digits.empty()) return -1;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
   const os::Descriptor out(ends[0]);
@@ -94,6 +89,21 @@ int find_by_debuginfod(const char* kind, std::span<const unsigned char> build_id
   if (path.ends_with('\n')) path.pop_back();
   if (status != 0 || !path.starts_with('/')) return -1;
   return os::open_regular(path);
+}
+
+}  // namespace
+
+int find_by_debuginfod(const char* kind, std::span<const unsigned char> build_id, std::chrono::milliseconds patience) {
+  std::string digits;
+  for (const unsigned char byte : build_id) digits += fmt::format("{:02x}", byte);
+  return find(kind, digits, patience, nullptr);
+}
+
+int find_source_by_debuginfod(const std::string& build_id, const std::string& path) {
+  const auto is_digit = [](unsigned char digit) { return std::isxdigit(digit) != 0; };
+  // Servers know full paths. Neither text may be an option.
+  if (!std::ranges::all_of(build_id, is_digit) || !path.starts_with('/')) return -1;
+  return find("source", build_id, kDebuginfodPatience, path.c_str());
 }
 
 }  // namespace windlass::symbols

@@ -360,14 +360,13 @@ TEST_F(StaticDebuginfod, IsAskedByTheDigitsOfABuildId) {
 TEST_F(StaticDebuginfod, IsAskedForSourcesByTheirFullPath) {
   std::ofstream(folder_ / "found") << "found";
   answer("echo " + (folder_ / "found").string());
-  const auto find = [](const char* path) {
-    return symbols::find_by_debuginfod("source", kBuildId, symbols::kDebuginfodPatience, path);
-  };
+  const auto find = [](const char* path) { return symbols::find_source_by_debuginfod("003b202fff", path); };
   const int fd = find("/a b/$x;y.c");
   EXPECT_GE(fd, 0);
   ::close(fd);
   EXPECT_EQ(find("x.c"), -1);
   EXPECT_EQ(find("--help"), -1);
+  EXPECT_EQ(symbols::find_source_by_debuginfod("--help", "/x.c"), -1);
   EXPECT_EQ(asked(), "3 source 003b202fff /a b/$x;y.c\n");
 }
 
