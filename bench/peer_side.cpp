@@ -1,5 +1,7 @@
 #include "peer_side.h"
 
+#include <linux/perf_event.h>
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 

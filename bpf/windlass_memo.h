@@ -5,10 +5,10 @@
  * stale and never a near miss. If one row covers a whole piece of code (WL_PIECE), the entry is that of the piece.
  *
  *   tag    address bits 0-47 : 48, space bits 0-15 : 16
- *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
- *            WL_MEMO_PLAIN  cfa_offset / 8, signed : 20 (AArch64 18), fp_offset / 8, signed : 19 (17)
+ *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, loses_x : 1, then (little end first) by kind
+ *            WL_MEMO_PLAIN  cfa_offset / 8, signed : 19 (AArch64 17), fp_offset / 8, signed : 19 (17)
  *                           CFA = (base ? rbp : rsp) + cfa_offset; ra = [CFA - 8]; rbp = fp_saved ? [CFA + fp_offset]
- *                           : same; x same
+ *                           : same; x same, or with loses_x not known in the caller
  *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
  *            WL_MEMO_END    the frame has no caller
@@ -29,12 +29,13 @@
 #define WL_MEMO_FP_SAVED 8u
 #define WL_MEMO_XREG_SHIFT 4
 #define WL_MEMO_NO_XREG 31u
-#define WL_MEMO_CFA_SHIFT 9
+#define WL_MEMO_LOSES_X (1u << 9)
+#define WL_MEMO_CFA_SHIFT 10
 #ifdef WL_TARGET_A64
-#define WL_MEMO_CFA_BITS 18
+#define WL_MEMO_CFA_BITS 17
 #define WL_MEMO_FP_BITS 17
 #else
-#define WL_MEMO_CFA_BITS 20
+#define WL_MEMO_CFA_BITS 19
 #define WL_MEMO_FP_BITS 19
 #endif
 #define WL_MEMO_FP_SHIFT (WL_MEMO_CFA_SHIFT + WL_MEMO_CFA_BITS)
@@ -88,18 +89,25 @@ WL_INLINE int wl_memo_saves_plainly(const struct wl_rule* rule) {
 #endif
 }
 
-/* What to remember of a rule at `ref`. */
-WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule* rule, __u32 ref, __u32 x_reg) {
-  __u64 value = (wl_memo_key(space, address) << WL_MEMO_KEY_SHIFT) |
-                ((__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
+/* What to remember of a rule at `ref`.
+ *
+ * Hardly a frame is reached by the extra register, and many functions save it. Without `keeps_x` a rule that loads it
+ * may be a plain one, behind which the register is not known. A walk that comes to a frame that needs the register then
+ * ends there, and the agent unwinds the sample. The thread's next walks keep the register (windlass_trail.h). */
+WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule* rule, __u32 ref, __u32 x_reg,
+                              __u32 keeps_x) {
+  __u64 value = wl_memo_key(space, address) << WL_MEMO_KEY_SHIFT;
+  __u64 x = (__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT;
   if (rule->cfa_kind != WL_CFA_NONE && rule->cfa_kind != WL_CFA_UNSUPPORTED && rule->ra_kind == WL_REG_UNDEFINED)
-    return value | WL_MEMO_END;
+    return value | x | WL_MEMO_END;
+  int loads_x = rule->x_kind != WL_REG_SAME && x_reg < WL_EXTRA_REGISTERS;
   int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_SP || rule->cfa_reg == WL_FP) &&
-              wl_memo_saves_plainly(rule) && (rule->x_kind == WL_REG_SAME || x_reg >= WL_EXTRA_REGISTERS) &&
+              wl_memo_saves_plainly(rule) && !(loads_x && keeps_x) &&
               wl_memo_fits(rule->cfa_offset, WL_MEMO_CFA_BITS) &&
               (rule->fp_kind == WL_REG_SAME || wl_memo_fits(rule->fp_offset, WL_MEMO_FP_BITS));
-  if (!plain) return value | WL_MEMO_REF | ((__u64)ref << WL_MEMO_CFA_SHIFT);
+  if (!plain) return value | x | WL_MEMO_REF | ((__u64)ref << WL_MEMO_CFA_SHIFT);
   value |= WL_MEMO_PLAIN;
+  value |= loads_x ? WL_MEMO_LOSES_X | (__u64)WL_MEMO_NO_XREG << WL_MEMO_XREG_SHIFT : x;
   if (rule->cfa_reg == WL_FP) value |= WL_MEMO_BASE_FP;
   value |= ((__u64)(__u32)(rule->cfa_offset >> 3) & ((1u << WL_MEMO_CFA_BITS) - 1)) << WL_MEMO_CFA_SHIFT;
   if (rule->fp_kind == WL_REG_CFA) {

@@ -47,6 +47,8 @@ WL_GLOBAL int wl_begin_trail(struct wl_scratch* s, struct wl_trail* trail) {
   if (!s || !trail) return 1;
   struct wl_trail_walk* walk = &s->trail;
   if (trail->tid != s->event.head.tid || trail->space != s->unwind.space) trail->count = 0;
+  if (trail->tid != s->event.head.tid) trail->keeps_x = 0;
+  s->unwind.keeps_x = trail->keeps_x;
   trail->tid = s->event.head.tid;
   trail->space = s->unwind.space;
   wl_expect_stack(&s->unwind.env, trail->count ? trail->frames[0].sp : 0);
@@ -260,6 +262,9 @@ WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
     wl_keep_frame(walk, trail, --left, to++);
   }
   trail->count = to;
+  if (s->unwind.end != WL_END_REGISTER_LOST || trail->keeps_x) return 0;
+  trail->keeps_x = 1; /* the walk may have lost the register itself, and so have the frames on the trail */
+  trail->count = 0;
   return 0;
 }
 

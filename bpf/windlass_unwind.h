@@ -144,6 +144,8 @@ struct wl_unwind {
   __u32 learns;    /* Without a rule: one may have been learned from the agent. */
   __u32 piece;     /* The rule holds for the whole piece of code (WL_PIECE) around the pc. */
   __u32 looked_up; /* The rule was not in the memo. */
+  __u32 keeps_x;   /* The extra register is loaded wherever it was saved (windlass_memo.h). */
+  __u32 unused;
   __u64 managed;   /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
   struct wl_rule rule; /* Of managed code. */

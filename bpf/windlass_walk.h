@@ -23,14 +23,16 @@ WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo* memo, __u64 p
   const unsigned char* chunk = wl_chunk(&u->env, u->ref);
   if (!chunk) return WL_END_INTERNAL;
   const struct wl_rule* rule = (const struct wl_rule*)(chunk + wl_offset(u->ref));
+  __u32 x_reg = u->x_reg;
   if (u->looked_up) {
     struct wl_memo_place place = wl_place_in_memo(u->space, pc, u->piece);
     struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(place.space, place.address)];
     entry->tag = wl_memo_tag(place.space, place.address);
-    entry->value = wl_memo_value(place.space, place.address, rule, u->ref, u->x_reg);
+    entry->value = wl_memo_value(place.space, place.address, rule, u->ref, u->x_reg, u->keeps_x);
     if (entry->value & WL_MEMO_PLAIN) u->plain = entry->value;
+    if (entry->value & WL_MEMO_PLAIN && entry->value & WL_MEMO_LOSES_X) x_reg = WL_NO_XREG;
   }
-  return wl_apply(u, (struct wl_rule*)rule, u->x_reg, pc);
+  return wl_apply(u, (struct wl_rule*)rule, x_reg, pc);
 }
 
 /* Steps from a code manager's code, by the row in the manager's table. If there is no row, or the table cannot be read
@@ -98,6 +100,7 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   };
   struct wl_sum sum = u->sum;
   __u64 next_sp = s->trail.phase == WL_TRAIL_SOUGHT ? s->trail.next_sp : WL_NEVER_SP;
+  __u64 refused = u->keeps_x ? WL_MEMO_LOSES_X : 0;
   __u32 n = u->frames;
   int status = WL_CONTINUE;
   __u32 i;
@@ -115,7 +118,7 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
     int hit;
     const struct wl_memo_entry* entry = wl_memo_find(memo, u->space, pc, fast.exact, &hit);
     __u64 value = entry->value;
-    if (!hit || !(value & WL_MEMO_PLAIN)) {
+    if (!hit || !(value & WL_MEMO_PLAIN) || (value & refused)) {
       status = WL_NEEDS_STEP;
       break;
     }

@@ -263,7 +263,7 @@ TEST_F(Code, AStackWithAGuessIsNotWhole) {
     std::memcpy(target.arena->at(*ref), &outermost, sizeof outermost);
     auto& entry = target.memo->entries[wl_memo_slot(unwind.space, kCaller - 1)];
     entry.tag = wl_memo_tag(unwind.space, kCaller - 1);
-    entry.value = wl_memo_value(unwind.space, kCaller - 1, &outermost, *ref, WL_NO_XREG);
+    entry.value = wl_memo_value(unwind.space, kCaller - 1, &outermost, *ref, WL_NO_XREG, 0);
     unwind.certainty = certainty;
     auto cursor = FakeTarget::cursor(kCaller, kStack + 0x110, kCallerFp);
     cursor.exact = 0;

@@ -173,10 +173,10 @@ TEST(Step, ARuleThatTheCodeProvesMakesTheStackProved) {
 // The memo's plain rules have the proof of most rows. A rule with another one is looked up again.
 TEST(Step, ARuleWithAProofOfItsOwnIsKeptByItsPlace) {
   auto rule = rule_of(WL_CFA_REG, 7, 8);
-  EXPECT_TRUE(wl_memo_value(1, kCode, &rule, 8, kNoX) & WL_MEMO_PLAIN);
+  EXPECT_TRUE(wl_memo_value(1, kCode, &rule, 8, kNoX, 0) & WL_MEMO_PLAIN);
   for (const auto proof : {WL_PROOF_NO_END, WL_PROOF_CODE}) {
     rule.proof = proof;
-    const std::uint64_t value = wl_memo_value(1, kCode, &rule, 8, kNoX);
+    const std::uint64_t value = wl_memo_value(1, kCode, &rule, 8, kNoX, 0);
     EXPECT_FALSE(value & WL_MEMO_PLAIN);
     EXPECT_EQ(wl_memo_ref(value), 8u);
   }
@@ -350,7 +350,8 @@ TEST(Memo, PlainFormEqualsTheRule) {
     if (random() % 8 == 0) rule.x_kind = WL_REG_CFA;
     const std::uint32_t x_reg = random() % 3 == 0 ? 3 : kNoX;
     const std::uint32_t space = static_cast<std::uint32_t>(random());
-    const std::uint64_t value = wl_memo_value(space, kCode, &rule, 0x12345678, x_reg);
+    const std::uint32_t keeps_x = i % 2;
+    const std::uint64_t value = wl_memo_value(space, kCode, &rule, 0x12345678, x_reg, keeps_x);
     EXPECT_EQ(value >> WL_MEMO_KEY_SHIFT, space >> 16);
     if ((value & WL_MEMO_KIND) == WL_MEMO_END) {
       ASSERT_EQ(rule.ra_kind, WL_REG_UNDEFINED);
@@ -368,7 +369,9 @@ TEST(Memo, PlainFormEqualsTheRule) {
     cursor.exact = random() % 2;
     auto by_memo = cursor;
     wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid, cursor.exact};
-    const int expected = apply(target, cursor, rule, x_reg);
+    const bool loses_x = (value & WL_MEMO_LOSES_X) != 0;
+    ASSERT_EQ(loses_x, x_reg == 3 && rule.x_kind == WL_REG_CFA && keeps_x == 0);
+    const int expected = apply(target, cursor, rule, loses_x ? kNoX : x_reg);
     const int found = target.apply_plain(by_memo, fast, value);
     ASSERT_EQ(found, expected) << i;
     if (expected != WL_CONTINUE) continue;
@@ -390,7 +393,7 @@ TEST(Memo, KeyIsExact) {
   wl_rule rule = rule_of(WL_CFA_REG, 7, 8);
   EXPECT_FALSE(wl_memo_hit(&entry, 1, kCode));  // an empty entry is nobody's: spaces begin at 1
   entry.tag = wl_memo_tag(0x30001, kCode);
-  entry.value = wl_memo_value(0x30001, kCode, &rule, 1, kNoX);
+  entry.value = wl_memo_value(0x30001, kCode, &rule, 1, kNoX, 0);
   EXPECT_TRUE(wl_memo_hit(&entry, 0x30001, kCode));
   EXPECT_FALSE(wl_memo_hit(&entry, 0x40001, kCode));  // the same low half
   EXPECT_FALSE(wl_memo_hit(&entry, 0x30002, kCode));

@@ -30,7 +30,7 @@ wl_rule record_rule(int cfa_offset, int record_offset) {
 
 TEST(StepA64, MemoKeyHoldsAllOfA52BitAddress) {
   const wl_rule rule = record_rule(32, -32);
-  wl_memo_entry entry{wl_memo_tag(0x30001, kHighCode), wl_memo_value(0x30001, kHighCode, &rule, 1, kNoX)};
+  wl_memo_entry entry{wl_memo_tag(0x30001, kHighCode), wl_memo_value(0x30001, kHighCode, &rule, 1, kNoX, 0)};
   EXPECT_TRUE(wl_memo_hit(&entry, 0x30001, kHighCode));
   for (unsigned bit = 0; bit < 52; ++bit)
     EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kHighCode ^ 1ULL << bit)) << "address bit " << bit;
@@ -45,7 +45,7 @@ TEST(StepA64, MemoKeepsOffsetsOrDoesNotCallTheRulePlain) {
     const int cfa = static_cast<int>(random() % (1U << 22)) * 8 - (1 << 20);
     const int record = -16 - static_cast<int>(random() % 4000) * 8;
     const wl_rule rule = record_rule(cfa, record);
-    const std::uint64_t value = wl_memo_value(7, kHighCode, &rule, 0x1234567, kNoX);
+    const std::uint64_t value = wl_memo_value(7, kHighCode, &rule, 0x1234567, kNoX, 0);
     if ((value & WL_MEMO_PLAIN) == 0) {
       ASSERT_EQ(wl_memo_ref(value), 0x1234567U);
       continue;
@@ -97,7 +97,7 @@ TEST(StepA64, AuthenticationCodesGoByTheMask) {
     // By the memo's short way, too.
     stack.unwind->cursor = test::A64Unwinder::cursor(x, kStack, kCode);
     wl_fast fast{kCode, kStack, 0, WL_VALID_ALL, 1};
-    ASSERT_EQ(wl_apply_plain(stack.unwind.get(), &fast, wl_memo_value(1, kCode, &rule, 1, kNoX)), WL_CONTINUE);
+    ASSERT_EQ(wl_apply_plain(stack.unwind.get(), &fast, wl_memo_value(1, kCode, &rule, 1, kNoX, 0)), WL_CONTINUE);
     EXPECT_EQ(fast.pc, kCode & mask) << bits;
     EXPECT_EQ(fast.sp, kStack + 32);
   }

@@ -83,6 +83,65 @@ TEST(Walk, TheExtraRegisterIsKeptByWhatTheMemoKnows) {
   }
 }
 
+// Functions of a module whose tracked register is rbx: one saves rbx, the frame of another one is reached by it.
+class ExtraRegister : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kSaves = kCode + 0x100, kByExtra = kCode + 0x10100, kOutermost = kCode + 0x20100;
+
+  ExtraRegister() {
+    wl_rule saves = rule_of(WL_CFA_REG, 7, 24), outermost = rule_of(WL_CFA_REG, 7, 8);
+    saves.x_kind = WL_REG_CFA;
+    saves.x_offset = -16;
+    outermost.ra_kind = WL_REG_UNDEFINED;
+    const wl_rule rules[] = {saves, rule_of(WL_CFA_REG, 3, 16), outermost};
+    std::vector<wl_mapping> mappings;
+    for (unsigned i = 0; i < 3; ++i) {
+      place(target, i, rules[i], 3);
+      const std::uint64_t begin = kCode + i * 0x10000ULL;
+      mappings.push_back({begin, begin + 0x1000, begin, i, WL_MAPPING_FILE});
+    }
+    target.set_mappings(mappings);
+  }
+  void expect(const std::vector<std::uint64_t>& frames, std::uint32_t end) {
+    EXPECT_EQ(target.walk(FakeTarget::cursor(kSaves, kStack, 0)), frames);
+    EXPECT_EQ(target.scratch->unwind.end, end);
+  }
+
+  FakeTarget target;
+};
+
+// The first walk that needs the register goes to the agent, and all others are finished here. Other threads find the
+// rules that this thread has left in the memo.
+TEST_F(ExtraRegister, IsKeptForThreadsThatNeedIt) {
+  target.write(kStack, {1, kStack + 24, kByExtra, 2, kOutermost});
+  const std::vector<std::uint64_t> lost = {kSaves | WL_FRAME_EXACT, kByExtra};
+  const std::vector<std::uint64_t> whole = {kSaves | WL_FRAME_EXACT, kByExtra, kOutermost};
+  target.scratch->event.head.tid = 7;
+  expect(lost, WL_END_REGISTER_LOST);
+  EXPECT_TRUE(target.trail.keeps_x);
+  for (int i = 0; i < 4; ++i) expect(whole, WL_END_COMPLETE);
+  EXPECT_TRUE(target.trail.keeps_x);
+  target.scratch->event.head.tid = 8;
+  for (int i = 0; i < 4; ++i) expect(whole, WL_END_COMPLETE);
+  EXPECT_FALSE(target.trail.keeps_x);
+  *target.memo = {};
+  expect(lost, WL_END_REGISTER_LOST);
+}
+
+// Saving the register makes no frame dearer: the memo has the rule, and the trail the step.
+TEST_F(ExtraRegister, MayBeSavedByPlainFrames) {
+  std::vector<std::uint64_t> words, frames = {kSaves | WL_FRAME_EXACT};
+  for (int i = 0; i < 12; ++i) words.insert(words.end(), {1, 2, i < 11 ? kSaves : kOutermost});
+  for (std::size_t i = 2; i < words.size(); i += 3) frames.push_back(words[i]);
+  target.write(kStack, words);
+  expect(frames, WL_END_COMPLETE);
+  EXPECT_GE(target.scratch->unwind.memo_hits, 9U);
+  expect(frames, WL_END_COMPLETE);
+  expect(frames, WL_END_COMPLETE);
+  EXPECT_EQ(target.scratch->trail.followed, 12U);
+  EXPECT_FALSE(target.trail.keeps_x);
+}
+
 // A function's code replaced by another's, by generated code, and by nothing: the memo still holds the rule of the
 // first for these very addresses.
 TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
