@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 
 namespace windlass::alloc {
 
@@ -16,7 +15,8 @@ template <typename Function>
 class Next {
  public:
   constexpr explicit Next(const char* name) : name_(name) {}
-  // Null while the calling thread looks for one.
+  // Null while the calling thread looks for one, and if there is none. A library may bring operators of C++ of its own,
+  // and calls those of this library: then none stands behind them.
   Function* get() {
     Function* const known = function_.load(std::memory_order_relaxed);
     return known != nullptr ? known : find();
@@ -24,15 +24,16 @@ class Next {
 
  private:
   [[gnu::noinline, gnu::cold]] Function* find() {
-    if (searching_next()) return nullptr;
+    if (searching_next() || missing_.load(std::memory_order_relaxed)) return nullptr;
     auto* const found = reinterpret_cast<Function*>(find_next(name_));
-    if (found == nullptr) std::abort();  // the program could not have called it
+    if (found == nullptr) missing_.store(true, std::memory_order_relaxed);
     function_.store(found, std::memory_order_relaxed);
     return found;
   }
 
   const char* name_;
   std::atomic<Function*> function_ = nullptr;
+  std::atomic<bool> missing_ = false;
 };
 
 }  // namespace windlass::alloc

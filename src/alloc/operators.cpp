@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "alloc/next.h"
@@ -23,14 +24,24 @@ constinit std::atomic<Behind> behind = Behind::kUnknown;
 // Which operators stand behind these? Those of libstdc++ and libc++ do no more than call malloc() and free(), as long
 // as there is memory: that is done here at once.
 [[gnu::noinline, gnu::cold]] Behind find_behind(const void* next) {
+  if (next == nullptr && searching_next()) return Behind::kMalloc;
   Dl_info info{};
-  const bool known = dladdr(next, &info) != 0 && info.dli_fname != nullptr;
+  const bool known = next != nullptr && dladdr(next, &info) != 0 && info.dli_fname != nullptr;
   const bool plain = known && (std::strstr(info.dli_fname, "libstdc++.so") != nullptr ||
                                std::strstr(info.dli_fname, "libc++abi.so") != nullptr);
-  const Behind found = plain ? Behind::kMalloc : Behind::kOther;
+  const Behind found = plain || next == nullptr ? Behind::kMalloc : Behind::kOther;
   behind.store(found, std::memory_order_relaxed);
   return found;
 }
+
+// With none behind them, these are the operators: of a library that has its own ones linked in and calls these.
+[[gnu::cold]] void* make_block(std::size_t size, std::size_t alignment, bool may_fail) {
+  if (size == 0) size = 1;
+  void* const block = alignment == 0 ? counted_malloc(size) : aligned_alloc(alignment, size);
+  if (block == nullptr && !may_fail) std::abort();  // nothing here can throw
+  return block;
+}
+
 template <typename Function>
 [[gnu::always_inline]] inline bool is_malloc(Next<Function>& next) {
   Behind known = behind.load(std::memory_order_relaxed);
@@ -38,23 +49,34 @@ template <typename Function>
   return known == Behind::kMalloc;
 }
 
-[[gnu::noinline]] void* call_new(Next<New>& next, std::size_t size, std::uintptr_t second, std::uintptr_t third) {
+enum class Form : std::uint8_t { kPlain, kNothrow, kAligned, kAlignedNothrow };
+
+[[gnu::noinline]] void* call_new(Next<New>& next, Form form, std::size_t size, std::uintptr_t second,
+                                 std::uintptr_t third) {
+  auto* const function = next.get();
+  if (function == nullptr) [[unlikely]] {
+    const bool is_aligned = form == Form::kAligned || form == Form::kAlignedNothrow;
+    return make_block(size, is_aligned ? second : 0, form == Form::kNothrow || form == Form::kAlignedNothrow);
+  }
   const std::uint64_t before = thread.allocations;
-  void* const block = next.get()(size, second, third);
+  void* const block = function(size, second, third);
   if (thread.allocations == before) allocated(block, size);
   return block;
 }
 // Without an alignment.
-[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, std::size_t size, std::uintptr_t second) {
+[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, Form form, std::size_t size,
+                                                   std::uintptr_t second) {
   if (is_malloc(next)) [[likely]]
     if (void* const block = counted_malloc(size != 0 ? size : 1); block != nullptr) return block;
-  return call_new(next, size, second, 0);
+  return call_new(next, form, size, second, 0);
 }
 
 [[gnu::noinline]] void call_other_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
+  auto* const function = next.get();
+  if (function == nullptr) return counted_free(block);
   if (block != nullptr) freed(block);
   thread.deleted = block;
-  next.get()(block, second, third);
+  function(block, second, third);
   thread.deleted = nullptr;
 }
 [[gnu::always_inline]] inline void call_delete(Next<Delete>& next, void* block, std::uintptr_t second,
@@ -68,30 +90,30 @@ template <typename Function>
 }  // namespace windlass::alloc
 
 // NOLINTBEGIN(bugprone-reserved-identifier)
-#define WINDLASS_PLAIN_NEW(name)                                                                  \
-  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);                 \
-  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second) { \
-    return windlass::alloc::call_plain_new(next##name, size, second);                             \
+#define WINDLASS_PLAIN_NEW(name, form)                                                             \
+  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);                  \
+  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second) {  \
+    return windlass::alloc::call_plain_new(next##name, windlass::alloc::Form::form, size, second); \
   }
-#define WINDLASS_NEW(name)                                                                      \
-  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);               \
-  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second, \
-                                                       std::uintptr_t third) {                  \
-    return windlass::alloc::call_new(next##name, size, second, third);                          \
+#define WINDLASS_NEW(name, form)                                                                    \
+  static constinit windlass::alloc::Next<windlass::alloc::New> next##name(#name);                   \
+  extern "C" [[gnu::visibility("default")]] void* name(std::size_t size, std::uintptr_t second,     \
+                                                       std::uintptr_t third) {                      \
+    return windlass::alloc::call_new(next##name, windlass::alloc::Form::form, size, second, third); \
   }
 #define WINDLASS_DELETE(name)                                                                                     \
   static constinit windlass::alloc::Next<windlass::alloc::Delete> next##name(#name);                              \
   extern "C" [[gnu::visibility("default")]] void name(void* block, std::uintptr_t second, std::uintptr_t third) { \
     windlass::alloc::call_delete(next##name, block, second, third);                                               \
   }
-WINDLASS_PLAIN_NEW(_Znwm)
-WINDLASS_PLAIN_NEW(_Znam)
-WINDLASS_PLAIN_NEW(_ZnwmRKSt9nothrow_t)
-WINDLASS_PLAIN_NEW(_ZnamRKSt9nothrow_t)
-WINDLASS_NEW(_ZnwmSt11align_val_t)
-WINDLASS_NEW(_ZnamSt11align_val_t)
-WINDLASS_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)
-WINDLASS_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)
+WINDLASS_PLAIN_NEW(_Znwm, kPlain)
+WINDLASS_PLAIN_NEW(_Znam, kPlain)
+WINDLASS_PLAIN_NEW(_ZnwmRKSt9nothrow_t, kNothrow)
+WINDLASS_PLAIN_NEW(_ZnamRKSt9nothrow_t, kNothrow)
+WINDLASS_NEW(_ZnwmSt11align_val_t, kAligned)
+WINDLASS_NEW(_ZnamSt11align_val_t, kAligned)
+WINDLASS_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, kAlignedNothrow)
+WINDLASS_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, kAlignedNothrow)
 WINDLASS_DELETE(_ZdlPv)
 WINDLASS_DELETE(_ZdlPvm)
 WINDLASS_DELETE(_ZdlPvSt11align_val_t)

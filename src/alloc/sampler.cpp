@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "alloc/next.h"
 #include "alloc/stacks.h"
 #include "base/monotonic.h"
 #include "windlass/backtrace.h"
@@ -132,6 +133,7 @@ void count_sample(void* block, Weight weight) {
 }  // namespace
 
 void look_closer(void* block, std::size_t size) {
+  if (searching_next()) return;  // dlsym() allocates the text of its error
   const int error = errno;
   const State now = state.load(std::memory_order_relaxed);
   if (now == State::kRefused) {

@@ -42,15 +42,22 @@ bool is_signal_return(std::uint64_t pc) {
     return aarch64::at_signal_return(read, pc);
 }
 
+// Is it such a file as a recording of this user or of root makes? A process starts others when the recording has ended.
+// Then the path may lead to another process's file.
+bool is_region(int file) {
+  struct stat status {};
+  const int seals = fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(file, &status) == 0 &&
+         (status.st_uid == 0 || status.st_uid == geteuid()) && static_cast<std::size_t>(status.st_size) == kRegionSize;
+}
+
 }  // namespace
 
 bool Stacks::open(const char* path) {
   const int file = ::open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return false;
-  struct stat status {};
   void* memory = MAP_FAILED;
-  if (fstat(file, &status) == 0 && static_cast<std::size_t>(status.st_size) == kRegionSize)
-    memory = mmap(nullptr, kRegionSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (is_region(file)) memory = mmap(nullptr, kRegionSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (memory == MAP_FAILED) return false;
   (void)madvise(memory, kRegionSize, MADV_DONTDUMP);
@@ -76,16 +83,16 @@ std::uint32_t Stacks::find(const Stack& stack) {
       }
     }
     // Two threads may have made the same record: the one that comes later uses the first.
-    if (record(place).hash == hash) return place;
+    if (is_record(place) && record(place).hash == hash) return place;
   }
   return 0;
 }
 
 std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
   const std::size_t units = sizeof(Record) / kUnit + stack.pcs.size();
-  if (header().used.load(std::memory_order_relaxed) + units > kMostUnits) return 0;
+  if (header().used.load(std::memory_order_relaxed) > kMostUnits - units) return 0;
   const std::uint64_t used = header().used.fetch_add(units, std::memory_order_relaxed);
-  if (used + units > kMostUnits) return 0;
+  if (used > kMostUnits - units) return 0;
   const auto place = static_cast<std::uint32_t>(kRecordsAt / kUnit + used);
   Record& made = record(place);
   made.hash = hash;

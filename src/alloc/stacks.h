@@ -31,6 +31,10 @@ class Stacks {
 
  private:
   std::uint32_t make(const Stack& stack, std::uint64_t hash);
+  // Other processes write the index, too.
+  static bool is_record(std::uint32_t place) {
+    return place >= kRecordsAt / kUnit && place <= (kRegionSize - sizeof(Record)) / kUnit;
+  }
 
   std::byte* base_ = nullptr;
 };

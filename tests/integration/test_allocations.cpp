@@ -1,5 +1,6 @@
 // `windlass record --alloc` of a program whose allocations are known.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -155,6 +156,35 @@ TEST_F(Allocations, OfOtherAllocatorsAreExactToo) {
     if (run(environment + " true 2>&1").output.find("cannot be preloaded") != std::string::npos)
       GTEST_SKIP() << "no " << allocator;
     expect_known(record("--alloc=1", WINDLASS_ALLOCATIONS " 100", environment), 1);
+  }
+}
+
+// No operators stand behind those of the preloaded library then.
+TEST_F(Allocations, OfAModuleThatHasItsOwnOperators) {
+  const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS_OPENER);
+  const Sums all = sums_of(profile, "alloc_space", "known_module");
+  EXPECT_EQ(all.count, 3000) << output_;
+  EXPECT_EQ(all.bytes, 1000.0 * (101 + 64 + 4)) << output_;
+  EXPECT_EQ(sums_of(profile, "inuse_space", "known_module").count, 0) << output_;
+}
+
+// Its children go on starting programs. What these load is no file that another process has put there meanwhile.
+TEST_F(Allocations, LeaveNothingToOthersWhenTheCommandEnds) {
+  const std::string late = folder_ + "/late";
+  (void)record("--alloc",
+               fmt::format("sh -c '(sleep 1; env >{0}.env; ls / >{0} 2>&1; touch {0}.done) & sleep 0.1'", late));
+  for (int i = 0; i < 300 && !std::filesystem::exists(late + ".done"); ++i) usleep(100'000);
+  const std::string said = run("cat " + late).output, environment = run("cat " + late + ".env").output;
+  EXPECT_EQ(said.find("ld.so"), std::string::npos) << said;
+  EXPECT_NE(said.find("etc"), std::string::npos) << said;
+  const std::size_t at = environment.find("LD_PRELOAD=");
+  ASSERT_NE(at, std::string::npos) << environment;
+  const std::string path = environment.substr(at + 11, environment.find('\n', at) - at - 11);
+  for (std::string up = path; up != "/"; up = std::filesystem::path(up).parent_path().string()) {
+    struct stat status {};
+    ASSERT_EQ(lstat(up.c_str(), &status), 0) << up;
+    EXPECT_TRUE(status.st_uid == 0 || status.st_uid == geteuid()) << up;
+    EXPECT_EQ(status.st_mode & 022, 0u) << up;
   }
 }
 

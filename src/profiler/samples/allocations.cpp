@@ -13,8 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
-#include "profiler/export/gzip.h"
-#include "profiler/samples/alloc_library.h"
+#include "profiler/samples/alloc_library_file.h"
 
 namespace windlass::profiler {
 namespace {
@@ -31,30 +30,6 @@ std::expected<int, SystemError> make_file(const char* name, std::size_t size) {
   return std::unexpected(system_error(fmt::format("memory for allocations: {}", std::strerror(error)), error));
 }
 
-constexpr std::uint64_t kMostLibrary = std::uint64_t{64} << 20;  // bytes
-
-std::expected<int, SystemError> make_library() {
-  if (alloc_library().empty())
-    return std::unexpected(SystemError{
-        "this build has no libwindlass_alloc.so. Way out: build Windlass with WINDLASS_SHARED and no sanitizers", 0,
-        RefusalKind::kMissing});
-  const std::span<const std::byte> packed = alloc_library();
-  const auto library = exporter::gunzip({packed.data(), packed.size()}, kMostLibrary);
-  if (!library) return std::unexpected(system_error("libwindlass_alloc.so: damaged in this program", EBADMSG));
-  auto file = make_file("libwindlass_alloc.so", library->size());
-  if (!file) return file;
-  std::size_t written = 0;
-  while (written < library->size()) {
-    const ssize_t count = write(*file, library->data() + written, library->size() - written);
-    if (count <= 0) break;
-    written += static_cast<std::size_t>(count);
-  }
-  if (written == library->size() && fcntl(*file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) == 0) return file;
-  const int error = errno;
-  close(*file);
-  return std::unexpected(system_error(fmt::format("libwindlass_alloc.so: {}", std::strerror(error)), error));
-}
-
 // The processes write at the same time.
 std::uint64_t read_now(const std::atomic<std::uint64_t>& value) { return value.load(std::memory_order_relaxed); }
 wl_count read_now(const alloc::Sums& sums) { return {read_now(sums.count), read_now(sums.bytes), 0}; }
@@ -67,9 +42,9 @@ wl_count minus(const wl_count& a, const wl_count& b) {
 
 std::expected<std::unique_ptr<Allocations>, SystemError> Allocations::open(std::uint64_t period) {
   auto made = std::unique_ptr<Allocations>(new Allocations);
-  auto library = make_library();
+  auto library = alloc_library_file();
   if (!library) return std::unexpected(std::move(library.error()));
-  made->library_ = *library;
+  made->library_ = std::move(*library);
   auto region = make_file("windlass allocations", alloc::kRegionSize);
   if (!region) return std::unexpected(std::move(region.error()));
   made->region_ = *region;
@@ -85,13 +60,12 @@ std::expected<std::unique_ptr<Allocations>, SystemError> Allocations::open(std::
 
 Allocations::~Allocations() {
   if (base_ != nullptr) munmap(base_, alloc::kRegionSize);
-  if (library_ >= 0) close(library_);
   if (region_ >= 0) close(region_);
 }
 
 std::vector<std::string> Allocations::environment() const {
   const char* const others = std::getenv("LD_PRELOAD");
-  std::string preload = fmt::format("LD_PRELOAD=/proc/{}/fd/{}", getpid(), library_);
+  std::string preload = "LD_PRELOAD=" + library_;
   if (others != nullptr && *others != '\0') preload += fmt::format(":{}", others);
   return {std::move(preload), fmt::format("{}=/proc/{}/fd/{}", alloc::kVariable, getpid(), region_)};
 }

@@ -63,7 +63,8 @@ class Allocations {
   [[nodiscard]] const alloc::Header& header() const { return *reinterpret_cast<const alloc::Header*>(base_); }
   [[nodiscard]] const alloc::Record* record_at(std::uint32_t place) const;
 
-  int library_ = -1, region_ = -1;
+  std::string library_;  // the path of its file
+  int region_ = -1;
   std::byte* base_ = nullptr;
   std::unordered_map<std::uint32_t, Taken> taken_;  // by the place of the record
   std::uint64_t malformed_ = 0;

@@ -23,10 +23,11 @@ using namespace windlass::alloc;
 class Region : public testing::Test {
  protected:
   void SetUp() override {
-    file_ = memfd_create("region", MFD_CLOEXEC);
+    file_ = memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ASSERT_GE(file_, 0);
     path_ = fmt::format("/proc/self/fd/{}", file_);
     ASSERT_EQ(ftruncate(file_, static_cast<off_t>(kRegionSize)), 0);
+    ASSERT_EQ(fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     void* const memory = mmap(nullptr, kIndexAt, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     ASSERT_NE(memory, MAP_FAILED);
     header_ = new (memory) Header{};
@@ -45,6 +46,34 @@ class Region : public testing::Test {
   Header* header_ = nullptr;
   std::vector<std::uint64_t> pcs_;
 };
+
+// The path may lead elsewhere once the recording has ended.
+TEST_F(Region, IsAFileThatARecordingMade) {
+  const int other = memfd_create("other", MFD_CLOEXEC);
+  ASSERT_GE(other, 0);
+  ASSERT_EQ(ftruncate(other, static_cast<off_t>(kRegionSize)), 0);
+  ASSERT_EQ(pwrite(other, &kMagic, sizeof kMagic, 0), static_cast<ssize_t>(sizeof kMagic));
+  EXPECT_FALSE(Stacks().open(fmt::format("/proc/self/fd/{}", other).c_str())) << "it can shrink";
+  close(other);
+  EXPECT_TRUE(Stacks().open(path_.c_str()));
+  EXPECT_FALSE(Stacks().open("/etc/passwd"));
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file away";
+  ASSERT_EQ(fchown(file_, 65534, 65534), 0);
+  EXPECT_FALSE(Stacks().open(path_.c_str())) << "another user's";
+}
+
+// Other processes write there.
+TEST_F(Region, MayHaveAnyPlacesAndAnyCount) {
+  Stacks stacks;
+  ASSERT_TRUE(stacks.open(path_.c_str()));
+  const std::vector<std::uint32_t> wrong(kIndexSize, 0xfffffff0);
+  ASSERT_GT(pwrite(file_, wrong.data(), wrong.size() * sizeof wrong[0], kIndexAt), 0);
+  EXPECT_EQ(stacks.find(stack(10)), 0u);
+  const std::vector<std::uint32_t> none(kIndexSize, 0);
+  ASSERT_GT(pwrite(file_, none.data(), none.size() * sizeof none[0], kIndexAt), 0);
+  header_->used = ~std::uint64_t{0} - 3;
+  EXPECT_EQ(stacks.find(stack(10)), 0u);
+}
 
 TEST_F(Region, HasEachStackOnce) {
   Stacks stacks;
@@ -78,7 +107,8 @@ TEST_F(Region, OfAnotherSizeOrKindIsRefused) {
   EXPECT_FALSE(stacks.open("/nonexistent"));
   header_->magic = 1;
   EXPECT_FALSE(stacks.open(path_.c_str()));
-  ASSERT_EQ(ftruncate(file_, 4096), 0);
+  header_->magic = kMagic;
+  ASSERT_EQ(ftruncate(file_, static_cast<off_t>(2 * kRegionSize)), 0);
   EXPECT_FALSE(Stacks().open(path_.c_str()));
 }
 

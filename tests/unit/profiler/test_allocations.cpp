@@ -4,14 +4,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "alloc/stacks.h"
+#include "profiler/samples/alloc_library.h"
+#include "profiler/samples/alloc_library_file.h"
 
 namespace windlass::test {
 namespace {
@@ -138,6 +142,41 @@ TEST(EventsOfARecording, HaveTheirNumbersWhateverIsRecorded) {
         EXPECT_EQ(events.list[events.in_use].name, "inuse_space");
       }
     }
+}
+
+// Root's programs load it.
+TEST(AllocLibraryFile, StandsWhereNobodyElseCanWrite) {
+  if (alloc_library().empty()) GTEST_SKIP() << "this build has no libwindlass_alloc.so";
+  const std::string folder = testing::TempDir() + "windlass-alloc-file-" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  const auto first = alloc_library_file_in(folder + "/a/b");
+  ASSERT_TRUE(first.has_value()) << first.error().text;
+  EXPECT_EQ(alloc_library_file_in(folder + "/a/b").value(), *first);
+  const auto size = std::filesystem::file_size(*first);
+  struct stat status {};
+  ASSERT_EQ(stat(first->c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0644u);
+
+  // Whatever has been put in its place is replaced.
+  std::filesystem::resize_file(*first, size / 2);
+  EXPECT_EQ(alloc_library_file_in(folder + "/a/b").value(), *first);
+  EXPECT_EQ(std::filesystem::file_size(*first), size);
+  std::filesystem::remove(*first);
+  std::filesystem::create_symlink("/etc/passwd", *first);
+  EXPECT_EQ(alloc_library_file_in(folder + "/a/b").value(), *first);
+  EXPECT_FALSE(std::filesystem::is_symlink(*first));
+
+  const auto refusal = [](const std::string& path) {
+    const auto file = alloc_library_file_in(path);
+    return file ? "a file" : file.error().text;
+  };
+  ASSERT_EQ(chmod((folder + "/a/b").c_str(), 0777), 0);
+  EXPECT_NE(refusal(folder + "/a/b").find("others can change what is in it"), std::string::npos);
+  std::filesystem::create_symlink(folder + "/a", folder + "/link");
+  EXPECT_NE(refusal(folder + "/link").find("others can change what is in it"), std::string::npos);
+  EXPECT_NE(refusal(folder + "/a:b").find("a space or a colon"), std::string::npos);
+  EXPECT_NE(refusal("/dev/null/x").find("Way out"), std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
