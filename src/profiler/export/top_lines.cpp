@@ -98,15 +98,15 @@ TopSpan TopModel::share_span(std::uint64_t weight) const {
 TopLine TopModel::stats_line(std::size_t width) const {
   if (events_.empty()) return plain_line(fmt::format("{}: no samples yet", subject_), width, TopStyle::kBold);
   const TopSums& sums = shown();
-  const double seconds = static_cast<double>(all_time_ ? duration_ns_ : window_ns_) * 1e-9;
+  const double seconds = static_cast<double>(all_time_ ? state().duration_ns : window_ns_) * 1e-9;
   const double rate = seconds > 0 ? static_cast<double>(sums.samples()) / seconds : 0;
   std::vector<TopSpan> parts;
-  if (paused_) parts.push_back({"PAUSED", TopStyle::kHot});
+  if (paused()) parts.push_back({"PAUSED", TopStyle::kHot});
   parts.push_back({shorten_name(events_[event_].name, std::max<std::size_t>(width / 4, 3)), TopStyle::kBold});
   parts.push_back({fmt::format("{:.{}f} samples/s", rate, rate < 10 ? 1 : 0), TopStyle::kBold});
   if (sums.samples() != 0) parts.push_back({percent_of(sums.whole(), sums.samples()) + " whole", TopStyle::kPlain});
   parts.push_back({fmt::format("{:.0f} s{}", seconds, all_time_ ? " since start" : ""), TopStyle::kPlain});
-  const std::uint64_t lost = all_time_ ? lost_ : window_lost_;
+  const std::uint64_t lost = all_time_ ? state().lost : window_lost_;
   parts.push_back({fmt::format("{} lost", grouped(lost)), lost != 0 ? TopStyle::kHot : TopStyle::kPlain});
   parts.push_back({shorten_name(subject_, std::max<std::size_t>(width / 3, 3)), TopStyle::kDim});
   return joined(parts, width);
@@ -158,7 +158,8 @@ TopLine TopModel::row_line(const TopRow& row, std::size_t width) const {
       add_last(17);
       break;
     case TopView::kProcesses:
-      line.spans = {share_span(row.total), {fmt::format(" {:>8}  ", row.pid), TopStyle::kPlain}};
+      line.spans = {share_span(row.total),
+                    {fmt::format(" {:>8}  ", row.pid == 0 ? "" : std::to_string(row.pid)), TopStyle::kPlain}};
       add_last(18);
       break;
     case TopView::kTree: {

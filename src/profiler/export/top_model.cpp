@@ -42,21 +42,21 @@ void TopModel::add(const profile::Profile& second) {
   if (events_.empty()) {
     events_ = second.events;
     event_ = second.shown_event;
-    since_start_.resize(events_.size());
+    now_.since_start.resize(events_.size());
   }
-  Second& added = window_.emplace_back(Second{names_.samples_of(second), second.duration_ns, second.lost});
-  for (const TopSample& sample : added.samples) since_start_[sample.event].add(sample);
-  duration_ns_ += added.duration_ns;
-  lost_ += added.lost;
-  if (window_.size() > window_size_) window_.pop_front();
-  if (!paused_) renew();
+  Second& added = now_.window.emplace_back(Second{names_.samples_of(second), second.duration_ns, second.lost});
+  for (const TopSample& sample : added.samples) now_.since_start[sample.event].add(sample);
+  now_.duration_ns += added.duration_ns;
+  now_.lost += added.lost;
+  if (now_.window.size() > window_size_) now_.window.pop_front();
+  if (!paused()) renew();
 }
 
 // Adds the window up.
 void TopModel::renew() {
   in_window_ = TopSums();
   window_ns_ = window_lost_ = 0;
-  for (const Second& second : window_) {
+  for (const Second& second : state().window) {
     window_ns_ += second.duration_ns;
     window_lost_ += second.lost;
     for (const TopSample& sample : second.samples)
@@ -66,7 +66,7 @@ void TopModel::renew() {
 }
 
 const TopSums& TopModel::shown() const {
-  return all_time_ && event_ < since_start_.size() ? since_start_[event_] : in_window_;
+  return all_time_ && event_ < state().since_start.size() ? state().since_start[event_] : in_window_;
 }
 
 double TopModel::share(std::uint64_t weight) const {
@@ -132,7 +132,7 @@ void TopModel::process_rows() {
                      .total = process.weight,
                      .name = names_.text(name_of(process)),
                      .detail = process.container == profile::kNone ? "" : names_.text(process.container),
-                     .pid = pid});
+                     .pid = pid == TopSums::kOtherProcesses ? 0 : pid});
 }
 
 void TopModel::label_rows() {
@@ -309,8 +309,11 @@ TopWish TopModel::press_text(char key) {
       break;
     case 'p':
     case ' ':
-      paused_ = !paused_;
-      if (!paused_) renew();
+      if (paused())
+        paused_at_.reset();
+      else
+        paused_at_ = now_;
+      renew();
       break;
     case 'h':
     case '?': mode_ = Mode::kHelp; break;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -88,7 +89,7 @@ class TopModel {
   [[nodiscard]] std::size_t selected() const { return selected_; }
   // The sum that shares are of.
   [[nodiscard]] std::uint64_t weight() const { return weight_; }
-  [[nodiscard]] bool paused() const { return paused_; }
+  [[nodiscard]] bool paused() const { return paused_at_.has_value(); }
 
   // `height` lines of at most `width` columns, taking every character as one. Both are 1 at least.
   [[nodiscard]] std::vector<TopLine> screen(std::size_t width, std::size_t height);
@@ -101,7 +102,14 @@ class TopModel {
     std::vector<TopSample> samples;
     std::uint64_t duration_ns = 0, lost = 0;
   };
+  // All that has come.
+  struct State {
+    std::deque<Second> window;
+    std::vector<TopSums> since_start;  // by event
+    std::uint64_t duration_ns = 0, lost = 0;
+  };
 
+  [[nodiscard]] const State& state() const { return paused_at_ ? *paused_at_ : now_; }
   [[nodiscard]] const TopSums& shown() const;
   [[nodiscard]] double share(std::uint64_t weight) const;
   [[nodiscard]] bool fits(const TopRow& row) const;
@@ -134,19 +142,17 @@ class TopModel {
   std::size_t window_size_;
   TopNames names_;
   std::vector<profile::Event> events_;
-  std::deque<Second> window_;
-  std::vector<TopSums> since_start_;  // by event
-  std::uint64_t duration_ns_ = 0, lost_ = 0;
+  State now_;
+  std::optional<State> paused_at_;  // what is shown, while it is paused
 
-  // What is shown: of the last second that came while it was not paused.
-  TopSums in_window_;
+  TopSums in_window_;  // of the event that is shown
   std::uint64_t window_ns_ = 0, window_lost_ = 0;
   std::vector<TopRow> rows_;
   std::uint64_t weight_ = 0;  // when these were made
 
   TopView view_ = TopView::kFunctions;
   std::array<TopSort, std::size(kTopViews)> sort_{TopSort::kSelf, TopSort::kTotal, TopSort::kTotal, TopSort::kTotal};
-  bool all_time_ = false, paused_ = false;
+  bool all_time_ = false;
   std::size_t event_ = 0;
   std::string filter_;
   std::unordered_map<std::uint64_t, bool> opened_;  // nodes of the tree that the user has opened or closed

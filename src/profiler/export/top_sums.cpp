@@ -16,6 +16,7 @@ constexpr std::string_view kContainerLabels[] = {"container.name", "container.id
 }  // namespace
 
 std::uint32_t TopNames::number_of(const std::string& text) {
+  if (texts_.size() >= kMost && !text_numbers_.contains(text)) return kOthers;
   const auto [known, is_new] = text_numbers_.try_emplace(text, static_cast<std::uint32_t>(texts_.size()));
   if (is_new) texts_.push_back(text);
   return known->second;
@@ -24,6 +25,7 @@ std::uint32_t TopNames::number_of(const std::string& text) {
 std::uint32_t TopNames::number_of(const profile::Profile& second, const Frame& frame) {
   const bool is_kernel = frame.module < second.modules.size() && second.modules[frame.module].is_kernel;
   std::string key = fmt::format("{}{}{}", static_cast<unsigned>(frame.kind), is_kernel ? 'k' : 'u', frame.name);
+  if (frames_.size() >= kMost && !frame_numbers_.contains(key)) return kOthers;
   const auto [known, is_new] = frame_numbers_.try_emplace(std::move(key), static_cast<std::uint32_t>(frames_.size()));
   if (is_new) frames_.push_back({frame.name, module_text(second, frame), frame.kind, is_kernel});
   return known->second;
@@ -58,10 +60,13 @@ std::vector<TopSample> TopNames::samples_of(const profile::Profile& second) {
   return samples;
 }
 
+// profile::kNone: there is no room for it.
 std::uint32_t TopSums::child_of(std::uint32_t parent, std::uint32_t frame) {
+  const std::uint64_t key = std::uint64_t{parent} << 32 | frame;
+  if (const auto known = children_.find(key); known != children_.end()) return known->second;
+  if (nodes_.size() >= kMostNodes) return profile::kNone;
   const auto number = static_cast<std::uint32_t>(nodes_.size());
-  const auto [known, is_new] = children_.try_emplace(std::uint64_t{parent} << 32 | frame, number);
-  if (!is_new) return known->second;
+  children_.emplace(key, number);
   nodes_.push_back({.frame = frame, .id = mix_hash(nodes_[parent].id + 1, frame)});
   nodes_[parent].children.push_back(number);
   return number;
@@ -74,7 +79,9 @@ void TopSums::add(const TopSample& sample) {
   std::uint32_t at = 0;
   nodes_[at].total += sample.weight;
   for (const std::uint32_t frame : sample.path) {
-    at = child_of(at, frame);
+    const std::uint32_t child = child_of(at, frame);
+    if (child == profile::kNone) break;
+    at = child;
     nodes_[at].total += sample.weight;
   }
   nodes_[at].self += sample.weight;
@@ -83,11 +90,25 @@ void TopSums::add(const TopSample& sample) {
   std::ranges::sort(scratch_);
   scratch_.erase(std::ranges::unique(scratch_).begin(), scratch_.end());
   for (const std::uint32_t frame : scratch_) functions_[frame].total += sample.weight;
-  Process& process = processes_[sample.pid];
+  add_to_process(sample);
+  for (const Label& label : sample.labels) add_to_label(label, sample.weight);
+}
+
+void TopSums::add_to_process(const TopSample& sample) {
+  const bool has_room = processes_.size() < kMostProcesses || processes_.contains(sample.pid);
+  Process& process = processes_[has_room ? sample.pid : kOtherProcesses];
   process.weight += sample.weight;
-  process.names[{sample.is_main_thread, sample.thread_name}] += sample.count;
-  process.container = sample.container;
-  for (const auto& label : sample.labels) labels_[label] += sample.weight;
+  const auto name =
+      has_room ? std::pair(sample.is_main_thread, sample.thread_name) : std::pair(true, TopNames::kOthers);
+  if (process.names.size() < kMostNames || process.names.contains(name)) process.names[name] += sample.count;
+  process.container = has_room ? sample.container : profile::kNone;
+}
+
+// Further values of a key are one, and so are further keys.
+void TopSums::add_to_label(Label label, std::uint64_t weight) {
+  if (labels_.size() >= kMostLabels && !labels_.contains(label)) label.second = TopNames::kOthers;
+  if (labels_.size() >= 2 * kMostLabels && !labels_.contains(label)) label.first = TopNames::kOthers;
+  labels_[label] += weight;
 }
 
 }  // namespace windlass::exporter

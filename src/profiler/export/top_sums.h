@@ -34,9 +34,14 @@ struct TopSample {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> labels;  // texts
 };
 
-// Frames and texts of a recording, each once, in the order in which they came.
+// Frames and texts of a recording, each once, in the order in which they came. Beyond kMost of either, all others have
+// the number of kOthers.
 class TopNames {
  public:
+  static constexpr std::uint32_t kMost = 1 << 20, kOthers = 0;
+
+  TopNames() : frames_{{"[others]", ""}}, texts_{"[others]"} {}
+
   // The samples of a profile whose addresses are named.
   [[nodiscard]] std::vector<TopSample> samples_of(const profile::Profile& second);
   [[nodiscard]] const TopFrame& frame(std::uint32_t number) const { return frames_[number]; }
@@ -52,9 +57,14 @@ class TopNames {
   std::unordered_map<std::string, std::uint32_t> text_numbers_;
 };
 
-// Sums of the samples of one event.
+// Sums of the samples of one event. Their memory is bounded: beyond so many nodes of the tree, callers have the weight
+// of further callees; further processes and labels are one each.
 class TopSums {
  public:
+  static constexpr std::size_t kMostNodes = 1 << 20, kMostProcesses = 1 << 15, kMostLabels = 1 << 15;
+  static constexpr std::size_t kMostNames = 1 << 10;  // of a process's threads
+  static constexpr std::uint32_t kOtherProcesses = profile::kNone;
+
   struct Node {
     std::uint32_t frame = profile::kNone;
     std::uint64_t id = 0;  // the same in all sums
@@ -79,6 +89,8 @@ class TopSums {
 
  private:
   std::uint32_t child_of(std::uint32_t parent, std::uint32_t frame);
+  void add_to_process(const TopSample& sample);
+  void add_to_label(Label label, std::uint64_t weight);
 
   std::uint64_t samples_ = 0, whole_ = 0;
   std::unordered_map<std::uint32_t, FunctionCount> functions_;  // by frame

@@ -223,6 +223,53 @@ TEST(Top, PauseKeepsWhatIsShown) {
   EXPECT_EQ(model.rows().size(), 2u);
 }
 
+// Keys lead to other views of the same time.
+TEST(Top, PauseHoldsForEachEventAndSinceTheStart) {
+  TopModel model("app", 10);
+  model.add(Second().add({"app", "works"}, 5).add({"app", "waits"}, 2, 7, 1));
+  type(model, "p");
+  model.add(Second().add({"app", "works"}, 5).add({"app", "later"}, 2, 7, 1));
+  type(model, "e");
+  EXPECT_EQ(names(model), (std::vector<std::string>{"waits"}));
+  type(model, "t");
+  EXPECT_EQ(names(model), (std::vector<std::string>{"waits"}));
+  type(model, "e");
+  EXPECT_EQ(model.weight(), 5u);
+  EXPECT_TRUE(has(text_of(model.page(100, 5)), "1 s since start"));
+  type(model, "p");
+  EXPECT_EQ(model.weight(), 10u);
+}
+
+// A service may give each request a label of its own, and a machine may start processes all the time.
+TEST(Top, MemoryIsBoundedAndNothingIsLost) {
+  TopSums sums;
+  TopSample sample{.path = {1, 2}, .weight = 1, .count = 1, .is_main_thread = true, .labels = {{5, 0}}};
+  constexpr std::uint32_t kSamples = 3 * TopSums::kMostProcesses;
+  for (std::uint32_t i = 0; i < kSamples; ++i) {
+    sample.pid = i + 1;
+    sample.thread_name = i;
+    sample.labels[0].second = i + 10;
+    sums.add(sample);
+  }
+  EXPECT_EQ(sums.processes().size(), TopSums::kMostProcesses + 1);
+  EXPECT_EQ(sums.processes().at(TopSums::kOtherProcesses).weight, kSamples - TopSums::kMostProcesses);
+  EXPECT_EQ(sums.labels().size(), TopSums::kMostLabels + 1);
+  EXPECT_EQ(sums.labels().at({5, TopNames::kOthers}), kSamples - TopSums::kMostLabels);
+  for (std::uint32_t i = 0; i < kSamples; ++i) {
+    sample.pid = 1;
+    sample.labels[0].first = 100 + i;
+    sums.add(sample);
+  }
+  EXPECT_LE(sums.labels().size(), 2 * TopSums::kMostLabels + 1);
+  EXPECT_LE(sums.processes().at(1).names.size(), TopSums::kMostNames);
+  for (std::uint32_t i = 0; i < 2 * TopSums::kMostNodes; ++i) {
+    sample.path = {3, i};
+    sums.add(sample);
+  }
+  EXPECT_EQ(sums.nodes().size(), TopSums::kMostNodes);
+  EXPECT_EQ(sums.weight(), 2 * kSamples + 2 * TopSums::kMostNodes);
+}
+
 TEST(Top, EachEventHasItsSums) {
   TopModel model("app", 10);
   model.add(Second().add({"app", "works"}, 5).add({"app", "waits"}, 2, 7, 1));
