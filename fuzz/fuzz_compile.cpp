@@ -55,10 +55,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto overlaps = std::ranges::count_if(
         ranges, [&](const Range& range) { return range.begin < fde.end && fde.begin < range.end; });
     if (overlaps != 1) continue;
-    bool called = false;  // as the first row says
+    bool called = false;  // as the rule of the first row says
     const auto check_row = [&](const FrameRow& row) {
-      if (row.begin == fde.begin)
-        called = row.cfa.kind() == CfaRule::kRegister && sources::is_called(row.cfa, section.architecture);
+      if (row.begin == fde.begin) {
+        const TraceRule first = project(row, section.architecture, x_reg);
+        called = first.cfa_kind == WL_CFA_REG &&
+                 sources::is_called(CfaRule::at(first.cfa_reg, first.cfa_offset), section.architecture);
+      }
       // Columns that share a register, and rows the full policy stops at and the trace policy need not keep, are
       // made by no real producer.
       const std::uint64_t column = fde.cie->return_address_register;
@@ -73,8 +76,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!called) want = without_end(want);
       for (const std::uint64_t at : {row.begin, row.begin + (row.end - row.begin) / 2, row.end - 1}) {
         const TraceRule got = table->find(at);
-        if (!same(got, want)) print(at, got, want);
-        FUZZ_CHECK(same(got, want));
+        // Nobody asks for the registers of a caller that there is not.
+        const bool equal = same(got, want) || (got.ra_kind == WL_REG_UNDEFINED && want.ra_kind == WL_REG_UNDEFINED &&
+                                               got.cfa_kind != WL_CFA_NONE && want.cfa_kind != WL_CFA_NONE);
+        if (!equal) print(at, got, want);
+        FUZZ_CHECK(equal);
       }
     };
     (void)evaluator.for_each_row(fde, check_row);

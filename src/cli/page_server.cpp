@@ -22,6 +22,8 @@
 
 #include <fmt/format.h>
 
+#include "os/peer_user.h"
+
 namespace windlass::cli {
 namespace {
 
@@ -122,6 +124,7 @@ class Client {
     return {socket_.get(), static_cast<short>(!answered_ ? POLLIN : answer_.question ? POLLRDHUP : POLLOUT), 0};
   }
   [[nodiscard]] Clock::time_point until() const { return until_; }
+  [[nodiscard]] bool knows_path() const { return answer_.question || !answer_.body.empty(); }
   // What it waits for; null: nothing.
   [[nodiscard]] const PageServer::Question* question() const { return answer_.question ? &*answer_.question : nullptr; }
   // Goes on as far as possible without waiting. False: the connection is over.
@@ -176,7 +179,11 @@ class Clients {
   [[nodiscard]] bool empty() const { return clients_.empty(); }
   [[nodiscard]] bool full() const { return clients_.size() == kMostClients; }
   void add(os::Descriptor connection) { clients_.emplace_back(std::move(connection)); }
-  void drop_first() { drop(clients_.begin()); }
+  // The oldest one that has not asked for something of the page; else the oldest one.
+  void drop_one() {
+    const Place idle = std::ranges::find_if_not(clients_, &Client::knows_path);
+    drop(idle != clients_.end() ? idle : clients_.begin());
+  }
   void want(std::vector<pollfd>& wanted) const {
     for (const Client& client : clients_) wanted.push_back(client.wanted());
     if (child_) wanted.push_back({child_->descriptor(), POLLIN, 0});
@@ -220,6 +227,15 @@ class Clients {
 };
 
 Failure refused(const char* what) { return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno)); }
+
+// The browser's address, with the path, is in its arguments, which other users can read. Root starts no browser, and
+// its page may be another user's to see.
+bool may_connect(int connection) {
+  const uid_t own = geteuid();
+  if (own == 0) return true;
+  const auto user = os::peer_user(connection);
+  return !user || *user == 0 || *user == own;
+}
 
 std::string random_path() {
   std::array<unsigned char, 16> bits{};
@@ -267,8 +283,8 @@ Expected<void> PageServer::serve(const std::string& page, const Annotate& annota
     os::Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool no_more = !connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (no_more && clients.empty()) return refused("cannot accept a browser");
-    if (no_more || clients.full()) clients.drop_first();
-    if (connection) clients.add(std::move(connection));
+    if (no_more || clients.full()) clients.drop_one();
+    if (connection && may_connect(connection.get())) clients.add(std::move(connection));
   }
 }
 

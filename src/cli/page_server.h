@@ -13,7 +13,8 @@
 namespace windlass::cli {
 
 // Other users of the machine can connect to the port, and so can pages of other sites that are open in the browser. So
-// the page's path has 128 random bits. Every other path is answered with 404.
+// the page's path has 128 random bits. Every other path is answered with 404. Unless the server is root's, connections
+// of other users than its own and root are closed.
 class PageServer {
  public:
   // What ".../annotate?function=NAME&value=NAME" asks for.
@@ -31,7 +32,7 @@ class PageServer {
   [[nodiscard]] std::string address() const;
   // Answers until `stop` is readable. `page`: HTML. A question is answered if it comes from the page. A client that
   // does not send its request within 10 s, or takes more than 60 s for the answer, is let go; beyond 64 clients the
-  // oldest one is. Not thread-safe.
+  // oldest one is, first of those that do not know the path. Not thread-safe.
   [[nodiscard]] Expected<void> serve(const std::string& page, const Annotate& annotate, int stop) const;
 
  private:

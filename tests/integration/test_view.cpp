@@ -1,5 +1,6 @@
 // The command `windlass view`, as browsers and others on the machine meet it.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,6 +117,46 @@ TEST_F(ViewCommand, NobodyElseGetsThePage) {
   std::snprintf(port, sizeof port, ":%04X", port_);
   EXPECT_NE(listening.find(std::string("0100007F") + port), std::string::npos);
   EXPECT_EQ(listening.find(std::string("00000000") + port), std::string::npos);
+  EXPECT_EQ(interrupted(), 0);
+}
+
+// The path is in the arguments of the browser, which everybody can read.
+TEST_F(ViewCommand, OtherUsersAreNotHeard) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to be several users";
+  ASSERT_EQ(test::run("chmod 755 " + directory_ + " && chmod 644 " + file_).status, 0);
+  ASSERT_NO_FATAL_FAILURE(start({"/usr/bin/setpriv", "--reuid=65534", "--clear-groups", WINDLASS_COMMAND, "view", file_}));
+  const auto asked_by = [&](uid_t user) {
+    EXPECT_EQ(::seteuid(user), 0);
+    const std::string answer = ask(port_, get(path_));
+    EXPECT_EQ(::seteuid(0), 0);
+    return answer.substr(0, 12);
+  };
+  EXPECT_EQ(asked_by(65534), "HTTP/1.1 200");
+  EXPECT_EQ(asked_by(0), "HTTP/1.1 200");
+  EXPECT_EQ(asked_by(1), "");
+  EXPECT_EQ(interrupted(), 0);
+}
+
+// Many connections of somebody who does not know the path take nothing from one who does.
+TEST_F(ViewCommand, IdleConnectionsLeaveFirst) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));
+  const os::Descriptor slow = connect_to(port_);
+  const std::string request = get(path_);
+  int small = 1;
+  ASSERT_EQ(::setsockopt(slow.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+  ASSERT_EQ(::send(slow.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  std::string answer(12, '\0');
+  ASSERT_EQ(::recv(slow.get(), answer.data(), answer.size(), MSG_WAITALL), 12);
+  std::vector<os::Descriptor> idle;
+  for (int i = 0; i < 200; ++i) idle.push_back(connect_to(port_));
+  EXPECT_TRUE(begins(ask(port_, get(path_)), "HTTP/1.1 200"));
+  char buffer[65536];
+  ssize_t got = 0;
+  while ((got = ::recv(slow.get(), buffer, sizeof buffer, 0)) > 0) answer.append(buffer, static_cast<std::size_t>(got));
+  EXPECT_EQ(got, 0);
+  const std::size_t at = answer.find("Content-Length: ");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, std::stoul(answer.substr(at + 16)));
   EXPECT_EQ(interrupted(), 0);
 }
 

@@ -60,8 +60,10 @@ void correct_rows(std::span<TableBuilder::PendingRow> rows) {
 
 // Is the function of these rows called, as far as its first row says? (lookup/sources/stack_end.h)
 bool is_called(const dwarf::Fde& fde, std::span<const TableBuilder::PendingRow> rows, Architecture architecture) {
-  if (rows.empty() || rows[0].begin != fde.begin) return false;
-  const TraceRule first = PackedRule{rows[0].low, rows[0].high}.rule();
+  std::size_t number = 0;  // of those at the begin; the last one holds
+  while (number < rows.size() && rows[number].begin == fde.begin) ++number;
+  if (number == 0) return false;
+  const TraceRule first = PackedRule{rows[number - 1].low, rows[number - 1].high}.rule();
   return first.cfa_kind == WL_CFA_REG && sources::is_called(CfaRule::at(first.cfa_reg, first.cfa_offset), architecture);
 }
 
