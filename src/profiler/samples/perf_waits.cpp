@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/monotonic.h"
@@ -20,6 +21,20 @@ bool is_in_system_call(const wl_raw_event& event) {
   return static_cast<std::int32_t>(event.regs[x86_64::kRax]) == -ENOSYS;
 }
 
+// A wl_stack_event of a thread whose sample is missing.
+PerfWaits::Event without_frames(std::uint16_t event, std::uint32_t tgid, std::uint32_t tid, std::uint64_t time) {
+  wl_stack_event made{};
+  made.head.type = WL_EVENT_STACK;
+  made.head.event = event;
+  made.head.time = time;
+  made.head.tgid = tgid;
+  made.head.tid = tid;
+  made.end = WL_END_NO_TIME;
+  PerfWaits::Event words(sizeof made / sizeof(std::uint64_t));
+  std::memcpy(words.data(), &made, sizeof made);
+  return words;
+}
+
 }  // namespace
 
 void PerfWaits::hold(Event&& event) {
@@ -31,6 +46,7 @@ void PerfWaits::hold(Event&& event) {
 std::optional<PerfWaits::Event> PerfWaits::on_switch(std::span<const std::byte> record, bool& known) {
   const ByteView view(record.data(), record.size());
   const auto header = view.at<perf_event_header>(0);
+  const auto tgid = view.at<std::uint32_t>(8);
   const auto tid = view.at<std::uint32_t>(12);
   const auto time = view.at<std::uint64_t>(16);
   known = header && tid && time;
@@ -39,11 +55,10 @@ std::optional<PerfWaits::Event> PerfWaits::on_switch(std::span<const std::byte> 
     switches_.push_back({.time = *time, .tid = *tid, .begin = {}});
     return std::nullopt;
   }
-  // Without its stack, the sample was lost, and is counted as lost.
   auto held = held_.extract(*tid);
-  if (held.empty()) return std::nullopt;
-  begin_wait(held.mapped(), *time, (header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0);
-  return std::move(held.mapped());
+  Event event = held.empty() ? without_frames(event_, *tgid, *tid, *time) : std::move(held.mapped());
+  begin_wait(event, *time, (header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0);
+  return event;
 }
 
 void PerfWaits::begin_wait(Event& event, std::uint64_t time, bool preempted) {
