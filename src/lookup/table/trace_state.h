@@ -30,12 +30,13 @@ template <typename Registers>
 class TraceState {
  public:
   TraceState() = default;
-  explicit TraceState(std::uint8_t x_reg) : x_reg_(x_reg) {}
+  explicit TraceState(std::uint8_t x_reg) : x_reg_(x_reg == WL_NO_XREG ? kNoColumn : x_reg) {}
 
   // What holds before the CIE's instructions.
   void start(const dwarf::Cie& cie) {
-    const std::uint8_t x_reg = x_reg_;
-    *this = TraceState(x_reg);
+    const std::uint64_t x_reg = x_reg_;
+    *this = TraceState();
+    x_reg_ = x_reg;
     return_column_ = cie.return_address_register;
     rule_.low = WL_CFA_REG;
     special_ = kCfaExpression;  // one nobody can evaluate, until there is a CFA
@@ -216,7 +217,9 @@ class TraceState {
 
   PackedRule rule_;
   std::uint64_t return_column_ = 0;
-  std::uint8_t x_reg_ = WL_NO_XREG;
+  static constexpr std::uint64_t kNoColumn = ~0ull;  // unlike WL_NO_XREG, which a section may name
+
+  std::uint64_t x_reg_ = kNoColumn;
   std::uint8_t special_ = 0;
   std::uint8_t base_[3] = {};  // the base registers of WL_REG_BASE: of frame pointer, return address, extra register
   std::uint8_t cfa_kind_ = WL_CFA_UNSUPPORTED, cfa_reg_ = 0, cfa_arg_ = 0;
