@@ -121,6 +121,13 @@ double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise 
   return normalise == Normalise::kTime ? static_cast<double>(profile.duration_ns) / 1e9 : 1;
 }
 
+// Sums as they are may have more digits than a double.
+double difference_of_numbers(const FunctionDifference::Numbers& numbers, const ProfileDifference& of) {
+  const auto [a, b] = std::pair(numbers.a, numbers.b);
+  if (of.normalise == Normalise::kNothing) return b >= a ? static_cast<double>(b - a) : -static_cast<double>(a - b);
+  return static_cast<double>(b) / of.b.divisor - static_cast<double>(a) / of.a.divisor;
+}
+
 auto rank_of(const FunctionDifference& one) {
   const int group = one.self.differs ? 0 : one.total.differs ? 1 : 2;
   return std::tuple(group, -std::abs(group == 1 ? one.total.difference : one.self.difference),
@@ -172,8 +179,7 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
     both.difference.is_kernel = std::get<1>(key);
     both.difference.is_address = !std::get<2>(key).empty();
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
-      numbers->difference =
-          static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;
+      numbers->difference = difference_of_numbers(*numbers, result);
       numbers->p = found.p[at];
       numbers->differs = found.differs[at++];
     }
@@ -243,7 +249,8 @@ Expected<void> write_diff_folded(const ProfileDifference& difference, const prof
       out.text(names[path[i]].first);
     }
     const double as_b = static_cast<double>(counts.first) / difference.a.divisor * difference.b.divisor;
-    out.text(fmt::format(" {} {}\n", whole_number(as_b), counts.second));
+    const bool as_it_is = difference.a.divisor == difference.b.divisor;
+    out.text(fmt::format(" {} {}\n", as_it_is ? counts.first : whole_number(as_b), counts.second));
   }
   return out.finish();
 }
