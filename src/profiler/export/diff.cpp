@@ -84,9 +84,6 @@ struct Both {
   TwoSums self, total;
 };
 
-// The name; is it the kernel's; of an address without a name, in which file.
-using FunctionKey = std::tuple<std::string, bool, std::string>;
-
 // Returns the sum of all samples' squares.
 double add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
   Frames frames(profile);
@@ -95,9 +92,7 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
   for (std::uint32_t id = 0; id < frames.size(); ++id) {
     const Frame& frame = frames[id];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
-    const bool is_kernel = !frame.modules.empty() && profile.modules[frame.module].is_kernel;
-    const bool is_address = Frames::is_of_module(frame) && frame.module < profile.modules.size();
-    Both& both = all[{frame.name, is_kernel, is_address ? profile.modules[frame.module].path : std::string()}];
+    Both& both = all[function_key(profile, frame)];
     (is_a ? both.difference.in_a : both.difference.in_b) = true;
     for (const std::uint32_t module : frame.modules) {
       auto& modules = both.difference.modules;
@@ -175,9 +170,7 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   result.noise = found.noise;
   std::size_t at = 0;
   for (auto& [key, both] : all) {
-    both.difference.name = std::get<0>(key);
-    both.difference.is_kernel = std::get<1>(key);
-    both.difference.is_address = !std::get<2>(key).empty();
+    static_cast<FunctionKey&>(both.difference) = key;
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
       numbers->difference = difference_of_numbers(*numbers, result);
       numbers->p = found.p[at];
