@@ -357,6 +357,7 @@ class PprofReader {
     labels_.clear();
     times_.clear();
     lasted_.clear();
+    const std::uint64_t frames_before = frames_;
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
@@ -370,9 +371,13 @@ class PprofReader {
     sample.labels = intern_labels();
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
     negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
+    const std::uint64_t frames = frames_ - frames_before;
     bool added = false;
-    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event)
-      added |= add_values(event, sample, any, added);
+    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event) {
+      const bool more = add_values(event, sample, any, added);
+      if (more && added) count_frames(frames);  // a further sample with the same stack
+      added |= more;
+    }
     if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
   }
   // Of our files, whose samples have one event each.
