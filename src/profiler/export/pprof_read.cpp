@@ -306,6 +306,7 @@ class PprofReader {
     drop_placeholder(location);
     if (!locations_.add(id, static_cast<std::uint32_t>(profile_.locations.size())))
       return set_error(ErrorCode::kMalformed, "location id is zero or used twice", id);
+    frames_in_.push_back(std::max<std::uint32_t>(1, static_cast<std::uint32_t>(location.lines.size())));
     profile_.locations.push_back(std::move(location));
   }
   std::uint32_t mapping(std::uint64_t id) {
@@ -448,7 +449,7 @@ class PprofReader {
     if (index == kNone)
       set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
     else
-      count_frames(std::max<std::size_t>(1, profile_.locations[index].lines.size()));
+      count_frames(frames_in_[index]);
     return index;
   }
   void read_values(pbf_reader& fields) {
@@ -515,8 +516,9 @@ class PprofReader {
   PprofLimits limits_;
   std::uint64_t items_ = 0;
   std::size_t samples_ = 0;
-  std::uint64_t frames_ = 0;  // of all stacks
-  std::uint64_t at_ = 0;      // offset of the top-level field being read
+  std::uint64_t frames_ = 0;              // of all stacks
+  std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
+  std::uint64_t at_ = 0;                  // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
