@@ -17,10 +17,28 @@ namespace {
 
 using nlohmann::json;
 
+profile::Profile small_profile() { return testing::synthetic_profile({.samples = 300, .functions = 30, .stacks = 50}); }
+// Of 5 s, several processes with threads; every other sample has a label.
+profile::Profile with_times_and_labels() {
+  auto profile = small_profile();
+  const auto text = static_cast<std::uint32_t>(profile.strings.size());
+  profile.strings.insert(profile.strings.end(), {"reason", "futex", "page fault"});
+  profile.label_sets = {{}, {{text, text + 1}}, {{text, text + 2}}};
+  for (profile::Event& event : profile.events) event.per_time = 1;
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < profile.samples.size(); ++i) {
+    profile::Sample& sample = profile.samples[i];
+    sample.labels = i % 2 == 0 ? 1 : i % 3 == 0 ? 2 : 0;
+    sample.first_time = profile.times.size();
+    sample.times = static_cast<std::uint32_t>(sample.count);
+    for (std::uint64_t n = 0; n < sample.count; ++n) profile.times.push_back({at++ * 1'000'000 % 5'000'000'000, 0});
+  }
+  return profile;
+}
+
 class PageForms : public test::PageInBrowser {
  protected:
-  static void write_difference() {
-    const auto a = testing::synthetic_profile({.samples = 300, .functions = 30, .stacks = 50});
+  static void write_difference(const profile::Profile& a) {
     auto b = a;
     for (std::size_t i = 0; i < b.samples.size(); i += 3) b.samples[i].count *= 9;
     const auto difference = difference_of(a, shown_by_default(a), b, shown_by_default(b), Normalise::kSamples);
@@ -31,8 +49,9 @@ class PageForms : public test::PageInBrowser {
     std::ofstream(directory_ + "/page.html") << page;
   }
   // The page as if a server had sent it, which answers with `lines`.
-  static void open_served(const std::string& lines, const std::string& theme = "light") {
-    write(testing::synthetic_profile({.samples = 300, .functions = 30, .stacks = 50}));
+  static void open_served(const std::string& lines, const std::string& theme = "light",
+                          const profile::Profile& profile = small_profile()) {
+    write(profile);
     open("#view=functions&theme=" + theme);
     browser_->value(
         fmt::format("names.served = true; window.fetch = async (url) => {{ window.asked = url; return new "
@@ -48,10 +67,10 @@ constexpr const char* kLines =
 {"type":"source_line","file":"/src/<b>f.cpp","line":11,"text":"  <i>one</i>();","self":30,"total":40,"inlined":[]}
 {"type":"source_line","file":"/src/<b>f.cpp","line":12,"text":"  two();","self":0,"total":160,"inlined":[{"function":"two","total":150}]}
 {"type":"code","module":"/bin/app","function":"f","architecture":"x86-64","self":80,"total":200}
-{"type":"instruction","address":4096,"bytes":"90","text":"nop","target":null,"self":30,"total":40,"file":"/src/<b>f.cpp","line":11,"inlined":[]}
-{"type":"instruction","address":4097,"bytes":"90","text":"call 0x<x>","target":null,"self":20,"total":150,"file":"/src/<b>f.cpp","line":12,"inlined":["two"]}
-{"type":"instruction","address":4098,"bytes":"90","text":"inc rax","target":null,"self":20,"total":20,"file":"/src/<b>f.cpp","line":12,"inlined":["two","three"]}
-{"type":"instruction","address":4099,"bytes":"c3","text":"ret","target":null,"self":10,"total":10,"file":null,"line":null,"inlined":[]}
+{"type":"instruction","address":4096,"bytes":"90","text":"nop","target":null,"jumps":"╭─","self":30,"total":40,"file":"/src/<b>f.cpp","line":11,"inlined":[]}
+{"type":"instruction","address":4097,"bytes":"90","text":"call 0x<x>","target":null,"jumps":"│ ","self":20,"total":150,"file":"/src/<b>f.cpp","line":12,"inlined":["two"]}
+{"type":"instruction","address":4098,"bytes":"90","text":"inc rax","target":null,"jumps":"│ ","self":20,"total":20,"file":"/src/<b>f.cpp","line":12,"inlined":["two","three"]}
+{"type":"instruction","address":4099,"bytes":"c3","text":"ret","target":null,"jumps":"╰→","self":10,"total":10,"file":null,"line":null,"inlined":[]}
 )";
 
 TEST_F(PageForms, SourceAndInstructionsStandSideBySide) {
@@ -77,6 +96,28 @@ TEST_F(PageForms, SourceAndInstructionsStandSideBySide) {
   EXPECT_NE(browser_->text("location.hash").find("&code="), std::string::npos);
   act("document.querySelector('#code button').click()");
   EXPECT_EQ(browser_->value("document.getElementById('code').hidden"), true);
+}
+
+// The arrows of the terminal as lines: without gaps, and past what is folded.
+TEST_F(PageForms, JumpsAreDrawnAcrossRows) {
+  open_served(kLines);
+  const auto lines = [&] {
+    return browser_->value(
+        "[...document.querySelectorAll('#code td.jumps')].filter((one) => !one.parentNode.hidden).map((one) => "
+        "[...one.children].map((part) => part.className).join())");
+  };
+  EXPECT_EQ(lines(), json::parse(R"(["down,across corner,across","up,down","up,across corner,tip"])"));
+  const auto gaps = [&] {
+    return browser_->value(
+        "(() => { const ends = [...document.querySelectorAll('#code td.jumps :is(.up, .down)')].filter((one) => "
+        "!one.closest('tr').hidden).map((one) => one.getBoundingClientRect());"
+        "return ends.slice(1).filter((one, i) => Math.abs(one.top - ends[i].bottom) > 1).length; })()");
+  };
+  EXPECT_EQ(gaps(), 0);
+  browser_->value("document.querySelectorAll('#code tbody button.plain')[2].click()");
+  EXPECT_EQ(lines(),
+            json::parse(R"(["down,across corner,across","up,down","up,down","up,down","up,across corner,tip"])"));
+  EXPECT_EQ(gaps(), 0);
 }
 
 TEST_F(PageForms, AFileSaysTheCommand) {
@@ -114,6 +155,24 @@ TEST_F(PageForms, TheGraphAsAnImageFile) {
   }
 }
 
+// A worker is within (a+)+$ for ages. The page goes on with another worker.
+TEST_F(PageForms, AnExpressionThatTakesTooLongIsRefused) {
+  auto profile = small_profile();
+  profile.functions[0].name = std::string(60, 'a') + "!";
+  for (const bool difference : {false, true}) {
+    difference ? write_difference(profile) : write(profile);
+    open();
+    const auto boxes = browser_->value("drawn.boxes.length");
+    act("choose({ query: '(a+)+$' })");
+    EXPECT_NE(text_of("match").find("takes too long"), std::string::npos) << text_of("match");
+    EXPECT_EQ(browser_->value("drawn.boxes.length"), boxes);
+    act("choose({ view: 'functions' })");
+    EXPECT_GT(browser_->value("document.querySelectorAll('#list tbody tr').length"), 1);
+    act("choose({ view: 'graph', query: '^a+!$' })");
+    EXPECT_NE(text_of("match").find(" 1 function"), std::string::npos) << text_of("match");
+  }
+}
+
 TEST_F(PageForms, ArrowsGoToEachSide) {
   shown(testing::synthetic_profile());
   browser_->value("document.querySelector('.frame').focus()");
@@ -135,27 +194,45 @@ TEST_F(PageForms, ArrowsGoToEachSide) {
   browser_->wait("state.zoom === ''");
 }
 
-TEST_F(PageForms, AxeFindsNoViolations) {
-  const std::string folder = directory_ + "/axe-core";
-  const auto fetched =
-      test::run("sh " WINDLASS_FETCH
-                " axe-core 4.10.3 "
-                "sha512-Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg== " +
-                folder + " 2>&1");
-  if (fetched.status == 1) GTEST_SKIP() << "npm cannot fetch axe-core";
-  ASSERT_EQ(fetched.status, 0) << fetched.output;
-  std::ifstream file(folder + "/axe.min.js");
-  const std::string axe{std::istreambuf_iterator<char>(file), {}};
-  std::size_t passed = 0;
-  const auto judge = [&](const std::string& what) {
-    browser_->value(axe + "; 0");
+// Judges pages by axe-core.
+class PageByAxe : public PageForms {
+ protected:
+  void SetUp() override {
+    PageForms::SetUp();
+    if (IsSkipped()) return;
+    const std::string folder = directory_ + "/axe-core";
+    const auto fetched =
+        test::run("sh " WINDLASS_FETCH
+                  " axe-core 4.10.3 "
+                  "sha512-Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg== " +
+                  folder + " 2>&1");
+    if (fetched.status == 1) GTEST_SKIP() << "npm cannot fetch axe-core";
+    ASSERT_EQ(fetched.status, 0) << fetched.output;
+    std::ifstream file(folder + "/axe.min.js");
+    axe_.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  void TearDown() override {
+    if (browser_ != nullptr) browser_->size(1400, 900);
+    if (!IsSkipped()) {
+      EXPECT_GT(passed_, 100u);
+    }
+  }
+  void judge(const std::string& what) {
+    browser_->value(axe_ + "; 0");
     const auto found = browser_->value(
         "axe.run(document, { resultTypes: ['violations'] }).then((found) => [found.passes.length, "
         "...found.violations.map((one) => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200), "
         "one.nodes[0].failureSummary])])");
-    passed += found[0].get<std::size_t>();
+    passed_ += found[0].get<std::size_t>();
     for (std::size_t i = 1; i < found.size(); ++i) ADD_FAILURE() << what << ": " << found[i].dump();
-  };
+  }
+
+ private:
+  std::string axe_;
+  std::size_t passed_ = 0;
+};
+
+TEST_F(PageByAxe, ProfilesDifferencesAndCode) {
   const auto judge_views = [&](const std::string& what) {
     for (const char* theme : {"light", "dark"})
       for (const char* view : {"graph", "callers", "functions"}) {
@@ -166,9 +243,9 @@ TEST_F(PageForms, AxeFindsNoViolations) {
   };
   for (const int width : {1400, 420}) {
     browser_->size(width, 900);
-    write(testing::synthetic_profile({.samples = 300, .functions = 30, .stacks = 50}));
+    write(small_profile());
     judge_views(fmt::format("profile {}", width));
-    write_difference();
+    write_difference(small_profile());
     judge_views(fmt::format("difference {}", width));
     for (const char* theme : {"light", "dark"}) {
       open_served(kLines, theme);
@@ -176,8 +253,30 @@ TEST_F(PageForms, AxeFindsNoViolations) {
       judge(fmt::format("code {} {}", width, theme));
     }
   }
-  browser_->size(1400, 900);
-  EXPECT_GT(passed, 100u);
+}
+
+// All at once: a time line with open threads, a range of time, chosen labels, a search, and the code of a function.
+TEST_F(PageByAxe, TimeLineFlameChartAndLabels) {
+  const auto profile = with_times_and_labels();
+  for (const int width : {1400, 420}) {
+    browser_->size(width, 900);
+    for (const char* theme : {"light", "dark"}) {
+      const std::string what = fmt::format("{} {}", width, theme);
+      open_served(kLines, theme, profile);
+      act("document.querySelector('.lane button.open').click()");
+      act("choose({ from: 1e9, to: 4e9, labels: [['reason', 'futex']], query: 'work' })");
+      EXPECT_EQ(browser_->value("[$('times').hidden, $('range').hidden, $('code').hidden, answer.summary.samples > 0]"),
+                json::parse("[false,false,false,true]"));
+      EXPECT_GT(browser_->value("document.querySelectorAll('.lane.thread').length"), 0);
+      EXPECT_EQ(browser_->value("document.querySelectorAll('#notes .value[aria-pressed=true]').length"), 1);
+      judge(what + " code");
+      act("choose({ view: 'chart', lane: 0 })");
+      EXPECT_GT(browser_->value("document.querySelectorAll('#chart .frame').length"), 10);
+      judge(what + " chart");
+      act("choose({ view: 'graph', query: 'no such function' })");
+      judge(what + " no match");
+    }
+  }
 }
 
 }  // namespace

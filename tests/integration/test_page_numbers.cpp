@@ -330,12 +330,28 @@ TEST_F(PageNumbers, TheFlameChartShowsWhatWasWhen) {
   open("#view=chart");
   const json boxes = browser_->value(
       "drawn.boxes.map((box) => [nameOf(box.frame), Math.round(box.x / 1e6), Math.round(box.n / 1e6)])");
-  EXPECT_EQ(boxes, json::parse(R"([["main", 0, 101], ["main", 0, 101], ["run", 0, 101],
+  EXPECT_EQ(boxes, json::parse(R"([["main", 0, 100], ["main", 0, 100], ["run", 0, 100],
                                    ["main", 150, 100], ["main", 150, 100], ["wait", 150, 100]])"));
   EXPECT_EQ(browser_->text("stackText()"), "");
   act("[...document.querySelectorAll('#chart .frame')].find((one) => one.textContent === 'wait').click()");
   EXPECT_EQ(browser_->value("[state.from > 149e6 && state.from < 151e6, state.to === 250e6]"),
             json::parse("[true, true]"));
+}
+
+// A thread that runs for 1 of 20 ms has so much of the chart, though no column is half full.
+TEST_F(PageNumbers, TheFlameChartShowsThreadsThatRestMuch) {
+  auto profile = testing::events_profile();
+  profile.samples.resize(1);
+  profile.events[0].per_time = 1;
+  profile.samples[0].count = profile.samples[0].times = 5000;
+  for (std::uint64_t tick = 0; tick < 5000; ++tick) profile.times.push_back({tick * 20'000'000, 0});
+  profile.duration_ns = 100'000'000'000;
+  write(profile);
+  open("#view=chart");
+  EXPECT_NEAR(
+      browser_->value("drawn.boxes.filter((box) => box.depth === 0).reduce((sum, box) => sum + box.n, 0) / drawn.whole")
+          .get<double>(),
+      0.05, 0.005);
 }
 
 // As large as profiles come. The times are printed, not asserted.

@@ -1,5 +1,6 @@
 #include "base/json_writer.h"
 #include "profiler/annotate/annotation_output.h"
+#include "profiler/annotate/jump_lanes.h"
 
 namespace windlass::annotate {
 
@@ -46,16 +47,18 @@ class JsonForm {
     json_.member("architecture", machine_text(part.architecture));
     weight(part.weight);
     end();
-    for (const CodeLine& line : part.lines) instruction(line);
+    const std::vector<std::string> lanes = jump_lanes(part.lines);
+    for (std::size_t i = 0; i < part.lines.size(); ++i) instruction(part.lines[i], lanes[i]);
   }
 
  private:
-  void instruction(const CodeLine& line) {
+  void instruction(const CodeLine& line, const std::string& jumps) {
     begin("instruction");
     json_.member("address", line.instruction.address);
     json_.member("bytes", line.bytes);
     json_.member("text", line.instruction.text);
     json_.member_or_null("target", line.instruction.target.has_value(), line.instruction.target.value_or(0));
+    json_.member("jumps", jumps);
     weight(line.weight);
     place(line.file, line.line);
     json_.key("inlined");

@@ -13,7 +13,7 @@ namespace {
 class ChromeWriter {
  public:
   ChromeWriter(const profile::Profile& profile, const ThreadLines& lines, TextWriter& out)
-      : profile_(profile), lines_(lines), out_(out), json_(out), frames_(profile) {}
+      : profile_(profile), lines_(lines), out_(out), json_(out), frames_(profile), reasons_(profile) {}
 
   Expected<void> write() {
     json_.begin_object();
@@ -117,7 +117,7 @@ class ChromeWriter {
       while (same < open_.size() && same < path_.size() && open_[same].frame == path_[same]) ++same;
       close(thread, same, from);
       for (std::size_t at = same; at < path_.size(); ++at) open_.push_back({path_[at], from, {}});
-      if (moment.is_wait) open_.push_back({profile::kNone, from, reason_of(profile_, sample)});
+      if (moment.is_wait) open_.push_back({profile::kNone, from, reasons_.of(sample)});
       const std::uint64_t next = i + 1 < thread.moments.size() ? thread.moments[i + 1].begin : ~std::uint64_t{0};
       covered = std::max(from, std::min(moment.begin + moment.lasted, std::max(next, from)));
     }
@@ -129,6 +129,7 @@ class ChromeWriter {
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
+  Reasons reasons_;
   std::vector<std::uint32_t> path_;  // of the sample at hand
   std::vector<Open> open_;           // root first
 };

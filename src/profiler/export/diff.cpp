@@ -84,9 +84,6 @@ struct Both {
   TwoSums self, total;
 };
 
-// The name; is it the kernel's; of an address without a name, in which file.
-using FunctionKey = std::tuple<std::string, bool, std::string>;
-
 // Returns the sum of all samples' squares.
 double add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
   Frames frames(profile);
@@ -95,9 +92,7 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
   for (std::uint32_t id = 0; id < frames.size(); ++id) {
     const Frame& frame = frames[id];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
-    const bool is_kernel = !frame.modules.empty() && profile.modules[frame.module].is_kernel;
-    const bool is_address = Frames::is_of_module(frame) && frame.module < profile.modules.size();
-    Both& both = all[{frame.name, is_kernel, is_address ? profile.modules[frame.module].path : std::string()}];
+    Both& both = all[function_key(profile, frame)];
     (is_a ? both.difference.in_a : both.difference.in_b) = true;
     for (const std::uint32_t module : frame.modules) {
       auto& modules = both.difference.modules;
@@ -119,6 +114,13 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
 double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise normalise) {
   if (normalise == Normalise::kSamples) return static_cast<double>(sum);
   return normalise == Normalise::kTime ? static_cast<double>(profile.duration_ns) / 1e9 : 1;
+}
+
+// Sums as they are may have more digits than a double.
+double difference_of_numbers(const FunctionDifference::Numbers& numbers, const ProfileDifference& of) {
+  const auto [a, b] = std::pair(numbers.a, numbers.b);
+  if (of.normalise == Normalise::kNothing) return b >= a ? static_cast<double>(b - a) : -static_cast<double>(a - b);
+  return static_cast<double>(b) / of.b.divisor - static_cast<double>(a) / of.a.divisor;
 }
 
 auto rank_of(const FunctionDifference& one) {
@@ -168,12 +170,9 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   result.noise = found.noise;
   std::size_t at = 0;
   for (auto& [key, both] : all) {
-    both.difference.name = std::get<0>(key);
-    both.difference.is_kernel = std::get<1>(key);
-    both.difference.is_address = !std::get<2>(key).empty();
+    static_cast<FunctionKey&>(both.difference) = key;
     for (FunctionDifference::Numbers* numbers : {&both.difference.self, &both.difference.total}) {
-      numbers->difference =
-          static_cast<double>(numbers->b) / result.b.divisor - static_cast<double>(numbers->a) / result.a.divisor;
+      numbers->difference = difference_of_numbers(*numbers, result);
       numbers->p = found.p[at];
       numbers->differs = found.differs[at++];
     }
@@ -243,7 +242,8 @@ Expected<void> write_diff_folded(const ProfileDifference& difference, const prof
       out.text(names[path[i]].first);
     }
     const double as_b = static_cast<double>(counts.first) / difference.a.divisor * difference.b.divisor;
-    out.text(fmt::format(" {} {}\n", whole_number(as_b), counts.second));
+    const bool as_it_is = difference.a.divisor == difference.b.divisor;
+    out.text(fmt::format(" {} {}\n", as_it_is ? counts.first : whole_number(as_b), counts.second));
   }
   return out.finish();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text_writer.h"
+#include "profiler/export/frames.h"
 #include "profiler/profile/profile.h"
 #include "windlass/error.h"
 
@@ -21,17 +22,14 @@ enum class Normalise : std::uint8_t {
 // "samples", "time" or "none".
 [[nodiscard]] const char* text_of(Normalise normalise);
 
-struct FunctionDifference {
+struct FunctionDifference : FunctionKey {
   struct Numbers {
     std::uint64_t a = 0, b = 0;
     double difference = 0;  // normalised, b less a
     double p = 1;           // as of Significance
     bool differs = false;
   };
-  std::string name;
   std::vector<std::string> modules;  // paths, of both profiles
-  bool is_kernel = false;
-  bool is_address = false;  // without a name: `modules` has the one file that it is in
   bool in_a = false, in_b = false;
   Numbers self, total;
 };

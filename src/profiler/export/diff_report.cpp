@@ -68,6 +68,12 @@ class DiffWriter {
     return (normalised < 0 ? "-" : "+") + number(std::abs(normalised));
   }
 
+  // A sum of one side. Sums as they are may have more digits than a double.
+  [[nodiscard]] std::string side_number(std::uint64_t sum, const ProfileSide& side) const {
+    if (difference_.normalise == Normalise::kNothing) return amount(sum, difference_.unit);
+    return number(static_cast<double>(sum) / side.divisor);
+  }
+
   void write_functions() {
     const std::size_t fixed = 2 * (2 * kNumber + kNumber + 1) + 7;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
@@ -83,8 +89,8 @@ class DiffWriter {
   void write_function(const FunctionDifference& one, std::size_t name_width) {
     std::string row;
     for (const auto& numbers : {one.self, one.total}) {
-      row += fmt::format("{:>{}}{:>{}}", number(static_cast<double>(numbers.a) / difference_.a.divisor), kNumber,
-                         number(static_cast<double>(numbers.b) / difference_.b.divisor), kNumber);
+      row += fmt::format("{:>{}}{:>{}}", side_number(numbers.a, difference_.a), kNumber,
+                         side_number(numbers.b, difference_.b), kNumber);
       const std::string text =
           fmt::format("{:>{}}", (numbers.differs ? "" : "~") + signed_number(numbers.difference), kNumber + 1);
       row += coloured(!numbers.differs ? kFaint : numbers.difference > 0 ? kMore : kLess, text);

@@ -23,6 +23,7 @@ class FirefoxWriter {
         out_(out),
         json_(out),
         tables_(profile),
+        reasons_(profile),
         is_time_(!type.counts && unit_of(profile, type) == "nanoseconds") {
     // The tables have to be complete before they are written.
     stacks_.resize(profile.samples.size(), profile::kNone);
@@ -233,7 +234,7 @@ class FirefoxWriter {
   void write_wait(const Moment& wait, const profile::Sample& sample) {
     json_.begin_object();
     json_.member("type", "Wait");
-    json_.member("reason", reason_of(profile_, sample));
+    json_.member("reason", reasons_.of(sample));
     if (const std::uint32_t stack = stacks_[wait.sample]; stack != profile::kNone) {
       json_.key("cause");
       json_.begin_object();
@@ -250,6 +251,7 @@ class FirefoxWriter {
   TextWriter& out_;
   JsonWriter json_;
   FirefoxTables tables_;
+  Reasons reasons_;
   std::vector<std::uint32_t> stacks_;  // of each sample
   const bool is_time_;                 // weights are milliseconds
 };

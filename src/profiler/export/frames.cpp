@@ -57,6 +57,14 @@ bool Frames::is_kernel(std::uint32_t module) const {
   return module < profile_.modules.size() && profile_.modules[module].is_kernel;
 }
 
+FunctionKey function_key(const profile::Profile& profile, const Frame& frame) {
+  if (frame.module >= profile.modules.size()) return {.name = frame.name, .is_kernel = false, .file = {}};
+  const profile::Module& module = profile.modules[frame.module];
+  return {.name = frame.name,
+          .is_kernel = module.is_kernel,
+          .file = Frames::is_of_module(frame) ? module.path : std::string()};
+}
+
 // An offset says nothing of another file of the same name. The name of code that nothing names is no offset.
 bool Frames::is_of_module(const Frame& frame) { return frame.kind == FrameKind::kUnnamed && frame.name != kJit; }
 

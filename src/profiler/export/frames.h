@@ -35,6 +35,16 @@ struct Frame {
 // Frames of a whole profile: equal names are one frame, whatever the modules. For example, an inline function that two
 // libraries have is one function. A function of the kernel and one of a program are two, and so are unnamed addresses
 // of two modules. Keeps views into the profile, which must outlive it.
+// By which functions of two profiles are the same ones.
+struct FunctionKey {
+  std::string name;
+  bool is_kernel = false;
+  std::string file;  // of an address without a name: its module's path; else empty
+  auto operator<=>(const FunctionKey&) const = default;
+};
+// Of a frame of code.
+[[nodiscard]] FunctionKey function_key(const profile::Profile& profile, const Frame& frame);
+
 class Frames {
  public:
   explicit Frames(const profile::Profile& profile);

@@ -9,20 +9,37 @@ const percent = (n) => share(n, answer.summary.samples);
 
 // ---- the worker ----------------------------------------------------------------------------------------------------
 const chartWidth = () => document.body.clientWidth - 40;  // whether the chart is shown now or not
-const worker = new Worker(URL.createObjectURL(new Blob([$("calculator").textContent], { type: "text/javascript" })));
-let asked = 0;
+const SEARCH_MS = 2000;  // (a+)+$ on long names can take years
+const packed = $("profile").textContent;
+let worker = null, ready = false, asked = 0, searching = 0, refused = "";  // refused: the expression that took too long
 function ask() {
-  worker.postMessage({ ...state, ...askedLanes(), id: ++asked, order, limit, width: chartWidth() });
+  if (!ready) return;
+  if (state.query !== refused) refused = "";
+  worker.postMessage({ ...state, query: refused ? "" : state.query, ...askedLanes(), id: ++asked, order, limit, width: chartWidth() });
 }
-worker.onmessage = ({ data }) => {
+function startWorker() {
+  ready = false;
+  worker = new Worker(URL.createObjectURL(new Blob([$("calculator").textContent], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => hear(data);
+  worker.onerror = (event) => say(`The page's script failed: ${event.message}`);
+  worker.postMessage({ profile: packed });
+}
+// Nothing but its end stops a worker within an expression.
+function abandonSearch(query) {
+  worker.terminate();
+  refused = query;
+  startWorker();
+}
+function hear(data) {
   if (data.failed) {
     say(`This browser cannot show the profile: ${data.failed}`);
+  } else if (data.searching !== undefined) {
+    searching = setTimeout(() => abandonSearch(data.searching), SEARCH_MS);
+  } else if (data.searched) {
+    clearTimeout(searching);
   } else if (data.names) {
-    names = JSON.parse(data.names);
-    $("time").hidden = !names.threads.length;
-    if (names.diff) order = 0;  // as the command ranks functions
-    readAddress();
-    worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
+    ready = true;
+    if (!names) begin(JSON.parse(data.names));
     ask();
   } else if (data.id === 0) {
     chooseHues(data.summary.modules);
@@ -30,8 +47,14 @@ worker.onmessage = ({ data }) => {
     answer = data;
     show();
   }
-};
-worker.onerror = (event) => say(`The page's script failed: ${event.message}`);
+}
+function begin(read) {
+  names = read;
+  $("time").hidden = !names.threads.length;
+  if (names.diff) order = 0;  // as the command ranks functions
+  readAddress();
+  worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
+}
 const say = (text) => { $("chart").replaceChildren(element("div", text)); $("chart").firstChild.id = "empty"; };
 
 // ---- the address ---------------------------------------------------------------------------------------------------
@@ -117,7 +140,7 @@ function showAround() {
 }
 function showGraph() {
   const walks = $("chart").contains(document.activeElement);
-  showBoxes(answer, state.colour, state.query !== "");
+  showBoxes(answer, state.colour, Boolean(answer.found));
   if (walks) focusSelected();
 }
 function noteOfGraph() {
@@ -203,10 +226,19 @@ function showMenus() {
 }
 function showFound() {
   const { found } = answer;
+  if (showRefused()) return;
   $("match").className = found && !found.samples ? "none" : "";
   $("match").textContent = !found ? "" : !found.samples ? "no match" :
     `${percent(found.samples)} of ${value.value} (${plain(found.samples)}), ${count(found.functions)} function${found.functions === 1 ? "" : "s"}`;
   $("match").dataset.n = found ? found.samples : "";
+}
+// Is the expression one that took too long? Then nothing is searched.
+function showRefused() {
+  if (!refused) return false;
+  $("match").className = "none";
+  $("match").textContent = "This expression takes too long. Nothing is searched.";
+  $("match").dataset.n = "";
+  return true;
 }
 
 // ---- the legend ----------------------------------------------------------------------------------------------------
@@ -367,5 +399,5 @@ darkSystem.addEventListener("change", () => { if (answer) show(); });
 
 document.documentElement.dataset.theme = darkSystem.matches ? "dark" : "light";
 say("Unpacking the profile…");
-worker.postMessage({ profile: $("profile").textContent });
+startWorker();
 $("profile").remove();

@@ -1,6 +1,6 @@
 // Source lines and instructions of the chosen function. A served page asks its server for them, which answers with the
 // lines of report --annotate --json. A page that is a file says the command.
-const MOST_INSTRUCTIONS = 4000, QUIET_RUN = 8;
+const MOST_INSTRUCTIONS = 4000, QUIET_RUN = 8, LANE = 8;  // LANE: pixels of a jump, as in the style sheet
 let code = { key: "", lines: null, failed: "" }, codeRequest = null;
 
 const quoted = (text) => /^[\w.+:\/-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`;
@@ -135,7 +135,7 @@ function showMachine(to, lines, head, most) {
     if (shown++ < MOST_INSTRUCTIONS) part.instructions.push(line);
     else left++;
   }
-  const heads = [["self", "number"], ["total", "number"], ["address", "address"], ["instruction"], ["line", "place"]];
+  const heads = [["self", "number"], ["total", "number"], ["address", "address"], ["jumps", "jumps"], ["instruction"], ["line", "place"]];
   for (const { of, instructions } of parts) {
     const table = linesTable(`${of.architecture} code in ${fileName(of.module)}${of.function ? `: ${of.function}` : ""}`, heads);
     for (const group of instructionGroups(instructions)) addInstructions(table, group, head.all, most);
@@ -159,10 +159,42 @@ function instructionGroups(instructions) {
   for (const group of groups) group.folded = group.inlined ? `↳ ${shortened(group.inlined, 44)}` : group.key === "quiet" && group.instructions.length > QUIET_RUN ? "without samples" : "";
   return groups;
 }
+// ---- jumps ---------------------------------------------------------------------------------------------------------
+// The server sends the arrows of a line as the terminal has them, such as "│╰→". They are drawn as lines, which join
+// across rows of any height.
+const UP = "│╰├", DOWN = "│╭├", CORNERS = "╭╰├";
+function jumpsCell(arrows) {
+  const cell = element("td", undefined, "jumps");
+  const draw = (kind, left) => {
+    const part = element("span", undefined, kind);
+    part.style.left = `${left}px`;
+    cell.append(part);
+  };
+  let across = false;  // from a corner to the instruction, over other lanes, too
+  [...arrows].forEach((arrow, lane) => {
+    if (UP.includes(arrow)) draw("up", LANE * lane + LANE / 2);
+    if (DOWN.includes(arrow)) draw("down", LANE * lane + LANE / 2);
+    if (across && arrow !== "→") draw("across", LANE * lane);
+    else if (CORNERS.includes(arrow)) draw("across corner", LANE * lane + LANE / 2);
+    if (arrow === "→") draw("tip", LANE * lane);
+    across ||= CORNERS.includes(arrow);
+  });
+  return cell;
+}
+// In the row of a folded group: what passes it, and what begins or ends in it. Open, what leads to its first row.
+function foldedJumps(instructions, open) {
+  const lanes = instructions.map((one) => [...one.jumps]), [first] = lanes, last = open ? first : lanes[lanes.length - 1];
+  return first.map((arrow, lane) => {
+    const up = UP.includes(arrow), down = open ? up : DOWN.includes(last[lane]);
+    if (up && down) return open || lanes.every((one) => one[lane] === "│") ? "│" : "├";
+    return up ? "╰" : down ? "╭" : " ";
+  }).join("");
+}
 function addInstructions(table, { folded, inlined, instructions }, all, most) {
   const body = element("tbody"), rows = instructions.map((one) => instructionRow(one, all, most));
   if (folded) {
     const head = element("tbody"), row = element("tr"), cell = element("td"), button = element("button", `▸ ${folded}`, "plain");
+    let jumps = jumpsCell(foldedJumps(instructions, false));
     button.title = inlined;
     const sum = { self: instructions.reduce((n, one) => n + one.self, 0), total: 0 };  // samples may pass several of these
     button.setAttribute("aria-expanded", "false");
@@ -171,10 +203,13 @@ function addInstructions(table, { folded, inlined, instructions }, all, most) {
       button.setAttribute("aria-expanded", String(open));
       button.textContent = `${open ? "▾" : "▸"} ${folded}`;
       for (const one of rows) one.hidden = !open;
+      const now = jumpsCell(foldedJumps(instructions, open));
+      jumps.replaceWith(now);
+      jumps = now;
     });
     for (const one of rows) one.hidden = true;
     cell.append(button);
-    row.append(...weightCells(sum, all, most), element("td", instructions[0].address.toString(16), "address"), cell, element("td", count(instructions.length), "place"));
+    row.append(...weightCells(sum, all, most), element("td", instructions[0].address.toString(16), "address"), jumps, cell, element("td", count(instructions.length), "place"));
     head.append(row);
     table.append(head);
   }
@@ -187,7 +222,7 @@ function instructionRow(one, all, most) {
   text.title = [...one.inlined.map((name) => `in ${name}, inlined`), one.bytes].join("\n");
   row.dataset.self = one.self;
   row.dataset.total = one.total;
-  row.append(...weightCells(one, all, most), element("td", one.address.toString(16), "address"), text,
+  row.append(...weightCells(one, all, most), element("td", one.address.toString(16), "address"), jumpsCell(one.jumps), text,
              element("td", one.line ? `${fileName(one.file)}:${one.line}` : "", "place"));
   return row;
 }

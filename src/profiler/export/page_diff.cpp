@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/shown.h"
@@ -106,15 +105,11 @@ profile::Profile both_sides(const ProfileDifference& difference, const profile::
 void write_page_difference(const ProfileDifference& difference, const profile::Profile& a, const profile::Profile& b,
                            const DiffOptions& options, const profile::Profile& both, const Frames& frames,
                            const PageTable& table, JsonWriter& json) {
-  std::map<std::tuple<std::string_view, bool, std::string_view>, std::uint32_t>
-      frame_of;  // as difference_of() has them
+  std::map<FunctionKey, std::uint32_t> frame_of;
   for (std::uint32_t i = 0; i < table.frames.size(); ++i) {
     const Frame& frame = frames[table.frames[i]];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
-    const bool has_module = !frame.modules.empty();
-    std::string_view file;
-    if (has_module && Frames::is_of_module(frame)) file = both.modules[frame.module].path;
-    frame_of.try_emplace({frame.name, has_module && both.modules[frame.module].is_kernel, file}, i);
+    frame_of.try_emplace(function_key(both, frame), i);
   }
   json.key("diff");
   json.begin_object();
@@ -135,8 +130,7 @@ void write_page_difference(const ProfileDifference& difference, const profile::P
   for (const FunctionDifference& one : difference.functions) {
     json.next_line();
     json.begin_array();
-    json.value(frame_of.at(
-        {one.name, one.is_kernel, one.is_address ? std::string_view(one.modules.front()) : std::string_view()}));
+    json.value(frame_of.at(one));
     write_page_numbers(json, one.self);
     write_page_numbers(json, one.total);
     json.end_array();

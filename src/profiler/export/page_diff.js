@@ -53,6 +53,7 @@ function showDifferenceLegend() {
 }
 function showDifferenceFound() {
   const { found } = answer;
+  if (showRefused()) return;
   $("match").className = found && !found.functions ? "none" : "";
   $("match").textContent = !found ? "" : !found.functions ? "no match" :
     `${ofSide(found.sides[0], 0)} before, ${ofSide(found.sides[1], 1)} after, ${count(found.functions)} function${found.functions === 1 ? "" : "s"}`;

@@ -98,7 +98,7 @@ function chart(question) {
     if (weigh(i) === 0) continue;
     const next = i + 1 < first[lane + 1] ? begin[i + 1] : Infinity, stands = standsFor(i);
     // Ticks do not come on the nanosecond: a gap of less than one more is none.
-    const end = moments.lasted[i] ? begin[i] + stands : Math.min(next, begin[i] + 2 * stands);
+    const end = !moments.lasted[i] && next < begin[i] + 2 * stands ? next : begin[i] + stands;
     if (end <= from || begin[i] >= to) continue;
     const left = Math.max(0, (begin[i] - from) / step), right = Math.min(columns, (end - from) / step);
     for (let column = Math.floor(left); column < right; column++) {
@@ -108,9 +108,13 @@ function chart(question) {
     }
   }
   const boxes = [], open = [];  // of the column before: its boxes, the root first
+  let rest = 0;  // of columns that are less than half full: as many of them are drawn as are full together
   for (let column = 0; column < columns; column++) {
-    const path = [];
-    if (filled[column] >= 0.5) for (let node = table.node[moments.entry[best[column]]]; node !== 0; node = table.parent[node]) path.unshift(node);
+    const path = [], half = filled[column] >= 0.5;
+    rest = half ? 0 : rest + filled[column];
+    const drawn = half || (filled[column] > 0 && rest >= 0.5);
+    if (drawn && !half) rest -= 1;
+    if (drawn) for (let node = table.node[moments.entry[best[column]]]; node !== 0; node = table.parent[node]) path.unshift(node);
     let depth = 0;
     while (depth < path.length && depth < open.length && boxes[open[depth]].node === path[depth]) boxes[open[depth++]].n += step;
     open.length = depth;

@@ -31,6 +31,13 @@ class PageStacks {
     of_sample_.reserve(profile.samples.size());
     for (const Sample& sample : profile.samples) of_sample_.push_back(distinct.add(sample, 1));
     std::vector<std::uint32_t> path;
+    constexpr std::size_t kMostRoots = 3;  // a group, the thread's name, "[truncated]"
+    std::size_t most = 0;
+    for (const auto& stack : distinct.stacks()) {
+      most += kMostRoots;
+      for (const std::uint32_t location : stack.sample->locations) most += frames.of_location(location).size();
+    }
+    pool_.reserve(most);
     for (const auto& stack : distinct.stacks()) {
       frames.path_of(*stack.sample, path);
       begins_.push_back(pool_.size());
@@ -77,7 +84,9 @@ class PageStacks {
     std::uint32_t frame;  // at the depth that is sorted by, + 1; 0 behind the end
     const std::uint32_t *path, *path_end;
   };
-  // Depth by depth, so that frames which stacks share are read once, and not at each comparison.
+  // Branch by branch, so that frames which many stacks share are read once, and not at each comparison. Few stacks stay
+  // in the cache.
+  static constexpr std::size_t kFew = 64;
   [[nodiscard]] std::vector<Key> sorted() const {
     struct Group {
       std::size_t begin, end, depth;  // keys that agree up to the depth
@@ -90,20 +99,31 @@ class PageStacks {
       const Group group = todo.back();
       todo.pop_back();
       const auto here = std::span(keys).subspan(group.begin, group.end - group.begin);
-      bool differ = false;
-      for (Key& key : here) {
-        const bool ends = static_cast<std::size_t>(key.path_end - key.path) <= group.depth;
-        key.frame = ends ? 0 : key.path[group.depth] + 1;
-        differ |= key.frame != here.front().frame;
+      if (here.size() <= kFew) {
+        std::ranges::sort(here, std::ranges::lexicographical_compare,
+                          [&](const Key& key) { return std::span(key.path + group.depth, key.path_end); });
+        continue;
       }
-      if (differ) std::ranges::sort(here, {}, &Key::frame);
+      const std::size_t branch = common_depth(here, group.depth);
+      for (Key& key : here) key.frame = key.path + branch == key.path_end ? 0 : key.path[branch] + 1;
+      std::ranges::stable_sort(here, {}, &Key::frame);  // so that paths are read in the order of their places
       for (std::size_t begin = 0, end = 0; begin < here.size(); begin = end) {
         while (end < here.size() && here[end].frame == here[begin].frame) ++end;
         if (end - begin > 1 && here[begin].frame != 0)
-          todo.push_back({group.begin + begin, group.begin + end, group.depth + 1});
+          todo.push_back({group.begin + begin, group.begin + end, branch + 1});
       }
     }
     return keys;
+  }
+  // Up to which depth all agree, who do so up to `depth`.
+  [[nodiscard]] static std::size_t common_depth(std::span<const Key> keys, std::size_t depth) {
+    const std::uint32_t *const from = keys.front().path + depth, *to = keys.front().path_end;
+    constexpr std::size_t kAhead = 8;  // each path is somewhere else in memory
+    for (std::size_t i = 1; i < keys.size(); ++i) {
+      if (i + kAhead < keys.size()) __builtin_prefetch(keys[i + kAhead].path + depth);
+      to = std::mismatch(from, to, keys[i].path + depth, keys[i].path_end).first;
+    }
+    return depth + static_cast<std::size_t>(to - from);
   }
   [[nodiscard]] std::span<const std::uint32_t> path(std::uint32_t stack) const {
     return {pool_.data() + begins_[stack], begins_[stack + 1] - begins_[stack]};

@@ -145,9 +145,16 @@ function matcher(query) {
     return (frame) => searched(frame).toLowerCase().includes(query.toLowerCase());
   }
 }
+// The page ends this worker if it hears of no end.
+function matched(query) {
+  postMessage({ searching: query });
+  const matches = Uint8Array.from(names.frames, matcher(query));
+  postMessage({ searched: true });
+  return matches;
+}
 // A match inside another match is not counted twice.
 function search(chosen, query) {
-  const { parent, frame } = table, matches = Uint8Array.from(names.frames, matcher(query)), inside = new Uint8Array(table.nodes);
+  const { parent, frame } = table, matches = matched(query), inside = new Uint8Array(table.nodes);
   const found = { matches, samples: 0, functions: 0 };
   for (let i = 1; i < table.nodes; i++) {
     inside[i] = inside[parent[i]] | matches[frame[i]];

@@ -306,6 +306,7 @@ class PprofReader {
     drop_placeholder(location);
     if (!locations_.add(id, static_cast<std::uint32_t>(profile_.locations.size())))
       return set_error(ErrorCode::kMalformed, "location id is zero or used twice", id);
+    frames_in_.push_back(std::max<std::uint32_t>(1, static_cast<std::uint32_t>(location.lines.size())));
     profile_.locations.push_back(std::move(location));
   }
   std::uint32_t mapping(std::uint64_t id) {
@@ -357,6 +358,7 @@ class PprofReader {
     labels_.clear();
     times_.clear();
     lasted_.clear();
+    const std::uint64_t frames_before = frames_;
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
@@ -370,9 +372,13 @@ class PprofReader {
     sample.labels = intern_labels();
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
     negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
+    const std::uint64_t frames = frames_ - frames_before;
     bool added = false;
-    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event)
-      added |= add_values(event, sample, any, added);
+    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event) {
+      const bool more = add_values(event, sample, any, added);
+      if (more && added) count_frames(frames);  // a further sample with the same stack
+      added |= more;
+    }
     if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
   }
   // Of our files, whose samples have one event each.
@@ -443,7 +449,7 @@ class PprofReader {
     if (index == kNone)
       set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
     else
-      count_frames(std::max<std::size_t>(1, profile_.locations[index].lines.size()));
+      count_frames(frames_in_[index]);
     return index;
   }
   void read_values(pbf_reader& fields) {
@@ -510,8 +516,9 @@ class PprofReader {
   PprofLimits limits_;
   std::uint64_t items_ = 0;
   std::size_t samples_ = 0;
-  std::uint64_t frames_ = 0;  // of all stacks
-  std::uint64_t at_ = 0;      // offset of the top-level field being read
+  std::uint64_t frames_ = 0;              // of all stacks
+  std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
+  std::uint64_t at_ = 0;                  // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;

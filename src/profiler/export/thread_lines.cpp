@@ -141,10 +141,16 @@ CodeKind code_kind(const profile::Profile& profile, const profile::Location& loc
   return module.path == "[unmapped]" ? CodeKind::kOther : CodeKind::kUser;
 }
 
-std::string_view reason_of(const profile::Profile& profile, const profile::Sample& sample) {
-  for (const profile::Label& label : profile.label_sets[sample.labels])
-    if (profile.strings[label.key] == "reason") return profile.strings[label.value];
-  return profile.events[sample.event].name;
+Reasons::Reasons(const profile::Profile& profile) : profile_(profile) {
+  for (const auto& set : profile.label_sets) {
+    const auto found = std::ranges::find_if(set, [&](const auto& one) { return profile.strings[one.key] == "reason"; });
+    of_set_.push_back(found != set.end() ? found->value : profile::kNone);
+  }
+}
+
+std::string_view Reasons::of(const profile::Sample& sample) const {
+  const std::uint32_t reason = of_set_[sample.labels];
+  return reason != profile::kNone ? profile_.strings[reason] : profile_.events[sample.event].name;
 }
 
 }  // namespace windlass::exporter

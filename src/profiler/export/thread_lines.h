@@ -40,7 +40,15 @@ struct ThreadLines {
 enum class CodeKind : std::uint8_t { kOther, kUser, kKernel, kGenerated };
 [[nodiscard]] CodeKind code_kind(const profile::Profile& profile, const profile::Location& location);
 
-// Why a wait was one: "futex"; the event's name if the sample does not say it.
-[[nodiscard]] std::string_view reason_of(const profile::Profile& profile, const profile::Sample& sample);
+// Why waits were ones: "futex"; the event's name if a sample does not say it.
+class Reasons {
+ public:
+  explicit Reasons(const profile::Profile& profile);
+  [[nodiscard]] std::string_view of(const profile::Sample& sample) const;
+
+ private:
+  const profile::Profile& profile_;
+  std::vector<std::uint32_t> of_set_;  // of each label set: its reason, or kNone
+};
 
 }  // namespace windlass::exporter

@@ -244,6 +244,19 @@ TEST(Diff, HugeSumsStayPositive) {
   EXPECT_EQ(text.find('-'), std::string::npos) << text;
 }
 
+TEST(Diff, SumsAsTheyAreKeepEachDigit) {
+  constexpr std::uint64_t kSum = (std::uint64_t{1} << 53) + 1;  // which is no double
+  const auto a = profile_of({{"f", kSum}}), b = profile_of({{"f", kSum + 1}});
+  const auto found = difference(a, b, Normalise::kNothing);
+  EXPECT_EQ(function(found, "f").self.difference, 1);
+  std::string folded, report;
+  TextWriter to_folded(&folded), to_report(&report);
+  ASSERT_TRUE(write_diff_folded(found, a, b, to_folded).has_value());
+  EXPECT_EQ(folded, "prog;main;f 9007199254740993 9007199254740994\n");
+  ASSERT_TRUE(write_diff_report(found, a, b, to_report, {.name_a = "a", .name_b = "b"}).has_value());
+  EXPECT_NE(report.find("9,007,199,254,740,993"), std::string::npos) << report;
+}
+
 TEST(Significance, OfNothing) {
   EXPECT_EQ(significance_of({}, {}).tests, 0u);
   const auto found = significance_of({{5, 0, 5, 0, 5}, {1000, 0, 1000, 0, 1000}}, {0, 0, true});

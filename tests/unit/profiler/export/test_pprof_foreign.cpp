@@ -61,7 +61,7 @@ class Foreign {
     return *this;
   }
   // The location and the strings go last, which the format allows.
-  [[nodiscard]] Expected<profile::Profile> read() const {
+  [[nodiscard]] Expected<profile::Profile> read(const PprofLimits& limits = {}) const {
     std::string whole = text_;
     pbf_writer end(whole);
     {
@@ -70,7 +70,7 @@ class Foreign {
       location.add_uint64(pprof::kAddress, 0x1000);
     }
     for (const std::string& text : strings_) end.add_string(pprof::kStringTable, text);
-    return read_pprof({reinterpret_cast<const std::byte*>(whole.data()), whole.size()});
+    return read_pprof({reinterpret_cast<const std::byte*>(whole.data()), whole.size()}, limits);
   }
 
  private:
@@ -98,6 +98,18 @@ std::uint64_t sum_of(const profile::Profile& p, std::string_view name) {
   const auto found = values_named(p, name);
   EXPECT_EQ(found.size(), 1u) << name;
   return found.empty() ? 0 : totals_of(p, found.front().type).samples;
+}
+
+// Each of its events makes a sample with the whole stack.
+TEST(PprofForeign, FramesCountForEachEventOfASample) {
+  Foreign file;
+  file.type("cpu", "nanoseconds").type("alloc", "bytes").sample({5, 7});
+  const auto both = file.read({.max_frames = 2});
+  ASSERT_TRUE(both.has_value()) << both.error().text();
+  EXPECT_EQ(both->samples.size(), 2u);
+  const auto few = file.read({.max_frames = 1});
+  ASSERT_FALSE(few.has_value());
+  EXPECT_EQ(few.error().code, ErrorCode::kLimit);
 }
 
 TEST(PprofForeign, GoHeap) {
