@@ -89,7 +89,10 @@ def test_protocol():
     request = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
     for line, code, of in (
             (b"{", PARSE, None), (b"\xff\xfe", PARSE, None), (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', PARSE, None),
-            (b"[" * 500000, PARSE, None), (b"[]", INVALID, None), ([request], INVALID, None), (b"7", INVALID, None),
+            (b"[" * 500000, PARSE, None),
+            (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":' + b"[" * 200000 + b"]" * 200000 + b"}", PARSE, None),
+            (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":' + b"[" * 64 + b"]" * 64 + b"}}", PARSE, None),
+            (b"[]", INVALID, None), ([request], INVALID, None), (b"7", INVALID, None),
             ({**request, "jsonrpc": "1.0"}, INVALID, 7), ({**request, "jsonrpc": 2}, INVALID, 7), ({"jsonrpc": "2.0", "id": 7}, INVALID, 7),
             ({**request, "method": 1}, INVALID, 7), ({**request, "id": None}, INVALID, None), ({**request, "id": 1.5}, INVALID, None),
             ({**request, "id": {}}, INVALID, None), ({**request, "params": [1]}, PARAMS, 7),
@@ -166,8 +169,18 @@ def test_sums(folder):
     annotated = server.call("annotate", function="leaf", file=file)
     expect(annotated["annotation"]["total"] == 60 and annotated["source_lines"][0]["line"] == 7, f"annotate: {annotated}")
 
+    for more in ({"value": ""}, {"focus": ""}, {"ignore": "", "process": ["10"]}, {"value": "", "focus": "main"}):
+        again = server.call("annotate", function="leaf", file=file, **more)
+        expect(not isinstance(again, str) and again["annotation"]["total"] == 60, f"annotate {more}: {again}")
+    expect(top(file=file, value="", focus="", process=[], limit=1) == [("leaf", 60, 60)], "texts that are empty")
+
     for problem, name, arguments in (
-            ("No such file", "open_profile", {"file": str(folder / "none")}), ("not a regular file", "open_profile", {"file": "/dev/zero"}),
+            ("schema", "annotate", {"function": ""}), ("schema", "callers", {"function": ""}), ("schema", "open_profile", {"file": ""}),
+            ("schema", "processes", {"process": [""]}), ("NUL", "annotate", {"function": "le\0af"}),
+            ("NUL", "top_functions", {"focus": "a\0b"}), ("NUL", "processes", {"only": ["a=\0"]}),
+            ("NUL", "open_profile", {"file": file + "\0x"}), ("brackets", "top_functions", {"focus": "(" * 20000 + ")" * 20000}),
+            ("repetitions", "top_functions", {"focus": "((a{1,255}){1,255}){1,20}"}),
+            ("back references", "top_functions", {"ignore": r"(a)\1"}), ("No such file", "open_profile", {"file": str(folder / "none")}), ("not a regular file", "open_profile", {"file": "/dev/zero"}),
             ("no profile", "open_profile", {"file": "-"}), ("ELF", "open_profile", {"file": "/bin/true"}), ("needs", "open_profile", {}),
             ("no argument nope", "processes", {"nope": 1}), ("schema", "processes", {"limit": "x"}), ("schema", "processes", {"limit": 0}),
             ("schema", "processes", {"limit": 1e300}), ("schema", "processes", {"limit": -1}), ("schema", "processes", {"process": "10"}),
