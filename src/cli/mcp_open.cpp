@@ -58,7 +58,7 @@ WorkedOut wait_for(ChildAnswer child, const ChildWatch& watch) {
     pollfd wanted[] = {{child.descriptor(), POLLIN, 0}, {watch.descriptor(), POLLIN, 0}};
     constexpr int kSecond = 1000;  // go_on() looks at the clock
     if (poll(wanted, std::size(wanted), kSecond) > 0 && wanted[1].revents != 0 && watch.has_to_stop())
-      return {.good = false, .text = "it was stopped"};
+      return {};  // nobody waits for the reason
   }
   return child.answer();
 }
