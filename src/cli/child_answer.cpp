@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "os/readers.h"
 
 namespace windlass::cli {
@@ -36,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Expected<ChildAnswer> ChildAnswer::start(const std::function<WorkedOut()>& work) {
+Expected<ChildAnswer> ChildAnswer::start(const std::function<WorkedOut()>& work, ChildLimits limits) {
   std::array<int, 2> ends{};
   const auto refused = [](const char* what) {
     return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
@@ -47,15 +49,16 @@ Expected<ChildAnswer> ChildAnswer::start(const std::function<WorkedOut()>& work)
   if (child < 0) return refused("cannot start a process");
   if (child == 0) work_it_out(work, to.get());
   fcntl(from.get(), F_SETFL, O_NONBLOCK);
-  return ChildAnswer(child, std::move(from));
+  return ChildAnswer(child, std::move(from), limits);
 }
 
-ChildAnswer::ChildAnswer(pid_t child, os::Descriptor pipe)
-    : child_(child), pipe_(std::move(pipe)), until_(Clock::now() + kPatience) {}
+ChildAnswer::ChildAnswer(pid_t child, os::Descriptor pipe, ChildLimits limits)
+    : child_(child), pipe_(std::move(pipe)), limits_(limits), until_(Clock::now() + limits.patience) {}
 
 ChildAnswer::ChildAnswer(ChildAnswer&& other) noexcept
     : child_(std::exchange(other.child_, -1)),
       pipe_(std::move(other.pipe_)),
+      limits_(other.limits_),
       until_(other.until_),
       bytes_(std::move(other.bytes_)),
       late_(other.late_) {}
@@ -79,14 +82,15 @@ bool ChildAnswer::go_on() {
     }
     if (got <= 0) return false;
     bytes_.append(buffer.data(), static_cast<std::size_t>(got));
-    if (bytes_.size() > kMostBytes) return false;
+    if (bytes_.size() > limits_.most_bytes) return false;
   }
 }
 
 WorkedOut ChildAnswer::answer() const {
-  if (late_) return {.text = "This takes more than 20 s here."};
-  if (bytes_.size() > kMostBytes) return {.text = "This is more than 16 MiB."};
-  if (!bytes_.ends_with('+') && !bytes_.ends_with('-')) return {.text = "The process that reads the code crashed."};
+  if (late_) return {.text = fmt::format("This takes more than {} s here.", limits_.patience.count())};
+  if (bytes_.size() > limits_.most_bytes)
+    return {.text = fmt::format("This is more than {} MiB.", limits_.most_bytes >> 20)};
+  if (!bytes_.ends_with('+') && !bytes_.ends_with('-')) return {.text = "The process that works this out crashed."};
   return {.good = bytes_.back() == '+', .text = bytes_.substr(0, bytes_.size() - 1)};
 }
 

@@ -17,14 +17,16 @@ struct WorkedOut {
   std::string text;
 };
 
-// Not thread-safe. The process is killed with this object, and after kPatience.
+struct ChildLimits {
+  std::chrono::seconds patience{20};
+  std::size_t most_bytes = std::size_t{16} << 20;
+};
+
+// Not thread-safe. The process is killed with this object. After the patience there is no answer.
 class ChildAnswer {
  public:
-  static constexpr auto kPatience = std::chrono::seconds(20);
-  static constexpr std::size_t kMostBytes = std::size_t{16} << 20;
-
   // Runs `work` in a fork, which has none of the descriptors above stderr. Errors: kSystem.
-  [[nodiscard]] static Expected<ChildAnswer> start(const std::function<WorkedOut()>& work);
+  [[nodiscard]] static Expected<ChildAnswer> start(const std::function<WorkedOut()>& work, ChildLimits limits = {});
   ~ChildAnswer();
   ChildAnswer(ChildAnswer&& other) noexcept;
   ChildAnswer& operator=(ChildAnswer&&) = delete;
@@ -36,10 +38,11 @@ class ChildAnswer {
   [[nodiscard]] WorkedOut answer() const;
 
  private:
-  ChildAnswer(pid_t child, os::Descriptor pipe);
+  ChildAnswer(pid_t child, os::Descriptor pipe, ChildLimits limits);
 
   pid_t child_;
   os::Descriptor pipe_;
+  ChildLimits limits_;
   std::chrono::steady_clock::time_point until_;
   std::string bytes_;  // the text, then '+' or '-'
   bool late_ = false;

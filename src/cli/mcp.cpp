@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/mcp_child.h"
 #include "cli/mcp_session.h"
 #include "cli/say.h"
 
@@ -22,11 +23,12 @@ int run_mcp(const std::vector<std::string>& files, bool allow_record) {
   context.allow_record = allow_record;
   for (const std::string& file : files) {
     std::string problem;
-    if (context.profiles.open(file, problem) != nullptr) continue;
+    if (context.profiles.open(file, problem, context.open_watch) != nullptr) continue;
     say("windlass: {}\n", problem);
     return kFoundWrong;
   }
   std::signal(SIGPIPE, SIG_IGN);  // a client that leaves shows as EPIPE
+  end_child_by_signals();
   const int error = McpSession(STDIN_FILENO, STDOUT_FILENO, std::move(context)).run();
   if (error == 0) return kDone;
   say_unwritten("standard output", error);

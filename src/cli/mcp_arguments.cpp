@@ -11,8 +11,11 @@ namespace {
 Json schema_of(const McpArgument& argument) {
   Json schema;
   switch (argument.kind) {
-    case ArgumentKind::kText: schema = {{"type", "string"}}; break;
-    case ArgumentKind::kTexts: schema = {{"type", "array"}, {"items", {{"type", "string"}}}}; break;
+    case ArgumentKind::kText:
+      schema = {{"type", "string"}};
+      if (argument.required) schema["minLength"] = 1;
+      break;
+    case ArgumentKind::kTexts: schema = {{"type", "array"}, {"items", {{"type", "string"}, {"minLength", 1}}}}; break;
     case ArgumentKind::kNumber:
       schema = {{"type", "integer"}};
       schema["minimum"] = static_cast<std::uint64_t>(argument.least);
@@ -31,13 +34,22 @@ Json schema_of(const McpArgument& argument) {
   return schema;
 }
 
+const std::string& text_of(const Json& value) { return value.get_ref<const std::string&>(); }
+
+// Words of a command line and names of files end there.
+bool has_nul(const Json& value) {
+  if (value.is_array()) return std::ranges::any_of(value, has_nul);
+  return value.is_string() && text_of(value).find('\0') != std::string::npos;
+}
+
 bool fits(const McpArgument& argument, const Json& value) {
   switch (argument.kind) {
     case ArgumentKind::kText:
-      return value.is_string() && (argument.words.empty() ||
-                                   std::ranges::find(argument.words, value.get<std::string>()) != argument.words.end());
+      if (!value.is_string() || (argument.required && text_of(value).empty())) return false;
+      return argument.words.empty() || std::ranges::find(argument.words, text_of(value)) != argument.words.end();
     case ArgumentKind::kTexts:
-      return value.is_array() && std::ranges::all_of(value, [](const Json& one) { return one.is_string(); });
+      return value.is_array() &&
+             std::ranges::all_of(value, [](const Json& one) { return one.is_string() && !text_of(one).empty(); });
     case ArgumentKind::kNumber:
       if (!value.is_number_integer()) return false;
       break;
@@ -73,10 +85,14 @@ std::string complete_arguments(const McpTool& tool, Json& arguments) {
     if (!fits(*known, value))
       return fmt::format("the argument {} of {} is not as its schema says: {}", name, tool.name,
                          schema_of(*known).dump());
+    if (has_nul(value)) return fmt::format("the argument {} of {} has a NUL character in it", name, tool.name);
   }
   for (const McpArgument& argument : tool.arguments) {
     if (argument.required && !arguments.contains(argument.name))
       return fmt::format("{} needs the argument {}", tool.name, argument.name);
+    // An empty text chooses nothing, and an option `--x=` would take the next word.
+    if (const auto given = arguments.find(argument.name); given != arguments.end() && *given == "")
+      arguments.erase(given);
     if (!argument.default_value.is_null() && !arguments.contains(argument.name))
       arguments[argument.name] = argument.default_value;
   }

@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -32,19 +33,29 @@ struct Pipe {
   }
 };
 
+std::atomic<pid_t> running_child = 0;  // 0: none
+static_assert(std::atomic<pid_t>::is_always_lock_free, "read by a signal handler");
+
+// SIGTERM lets `record` write its profile.
+[[noreturn]] void become_windlass(char* const* words, int out, int err, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (getppid() == parent && nothing >= 0) {
+    dup2(nothing, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    execv("/proc/self/exe", words);
+  }
+  _exit(3);
+}
+
 pid_t spawn(std::vector<std::string>& arguments, int out, int err) {
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, err, STDERR_FILENO);
-  pid_t child = -1;
-  errno = posix_spawn(&child, "/proc/self/exe", &files, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  return errno == 0 ? child : -1;
+  const pid_t parent = getpid(), child = fork();
+  if (child == 0) become_windlass(words.data(), out, err, parent);
+  return child;
 }
 
 // Reads one pipe. False: it has ended.
@@ -62,10 +73,21 @@ bool take(int fd, std::string& to, bool& too_much) {
 int wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  running_child = 0;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+void end_child_and_this(int signal) {
+  if (running_child > 0) kill(running_child, SIGTERM);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 }  // namespace
+
+void end_child_by_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, end_child_and_this);
+}
 
 ChildOutput run_windlass(std::vector<std::string> arguments, std::chrono::milliseconds most, const ChildWatch& watch) {
   ChildOutput output;
@@ -73,6 +95,7 @@ ChildOutput run_windlass(std::vector<std::string> arguments, std::chrono::millis
   Pipe out = Pipe::make(), err = Pipe::make();
   const pid_t child = out.read_end && err.read_end ? spawn(arguments, out.write_end.get(), err.write_end.get()) : -1;
   if (child < 0) return {.out = {}, .err = std::strerror(errno), .status = 3};
+  running_child = child;
   out.write_end = os::Descriptor();
   err.write_end = os::Descriptor();
   auto until = ChildClock::now() + most;

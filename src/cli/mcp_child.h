@@ -18,9 +18,13 @@ struct ChildOutput {
 inline constexpr std::size_t kMostOfChild = std::size_t{64} << 20;
 
 struct ChildWatch {
-  std::function<int()> descriptor;    // to poll; -1: none
-  std::function<bool()> has_to_stop;  // called when the descriptor is readable
+  std::function<int()> descriptor = [] { return -1; };       // to poll; -1: none
+  std::function<bool()> has_to_stop = [] { return false; };  // called when the descriptor is readable
 };
+
+// From here on SIGINT, SIGTERM and SIGHUP also end the child, with SIGTERM. Without this, a child that the kernel gives
+// capabilities at its start outlives this process: the kernel then forgets PR_SET_PDEATHSIG.
+void end_child_by_signals();
 
 // Runs `windlass ARGUMENTS...` until it ends, or until it is stopped: by the watch, or after `most`.
 [[nodiscard]] ChildOutput run_windlass(std::vector<std::string> arguments, std::chrono::milliseconds most,

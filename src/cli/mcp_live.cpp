@@ -38,6 +38,7 @@ Json notes_of(const std::string& err) {
 std::string problem_with(const ChildOutput& child) {
   if (child.too_much) return "the answer is too large. Way out: choose less";
   if (child.stopped) return "it took too long, and was stopped";
+  if (child.status > 128) return fmt::format("the process that worked it out ended by signal {}", child.status - 128);
   if (!child.out.empty()) return {};
   return child.err.empty() ? fmt::format("no answer; exit status {}", child.status) : problem_of(child.err);
 }
@@ -75,7 +76,7 @@ std::vector<Json> parse_lines(const std::string& text) {
 McpResult call_annotate(McpContext& context, const Json& arguments) {
   McpResult result;
   std::string file = text_argument(arguments, "file");
-  if (context.profiles.find(file, result.problem) == nullptr) return result;
+  if (context.profiles.find(file, result.problem, context.open_watch) == nullptr) return result;
   std::vector<std::string> words{"report", "--json", "--annotate=" + text_argument(arguments, "function")};
   for (std::string& option : selection_options(arguments)) words.push_back(std::move(option));
   words.insert(words.end(), {"--", file});
@@ -162,10 +163,10 @@ McpResult call_record(McpContext& context, const Json& arguments) {
   const ChildOutput child = run_windlass(std::move(words), most, context.watch);
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) {  // `record` prints nothing on standard output
-    result.problem = child.err.empty() ? problem_with(child) : problem_of(child.err);
+    result.problem = child.err.empty() || child.status > 128 ? problem_with(child) : problem_of(child.err);
     return result;
   }
-  const profile::Profile* profile = context.profiles.open(file, result.problem);
+  const profile::Profile* profile = context.profiles.open(file, result.problem, context.open_watch);
   if (profile == nullptr) return result;
   result.value = summary_of(file, *profile);
   result.value["notes"] = notes_of(child.err);

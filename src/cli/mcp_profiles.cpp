@@ -135,7 +135,7 @@ Json summary_of(const std::string& file, const profile::Profile& profile) {
 McpResult call_open_profile(McpContext& context, const Json& arguments) {
   McpResult result;
   const std::string file = text_argument(arguments, "file");
-  const profile::Profile* profile = context.profiles.open(file, result.problem);
+  const profile::Profile* profile = context.profiles.open(file, result.problem, context.open_watch);
   if (profile != nullptr) result.value = summary_of(file, *profile);
   return result;
 }

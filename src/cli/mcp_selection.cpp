@@ -1,7 +1,5 @@
 #include "cli/mcp_selection.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -10,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/profile_input.h"
 #include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "profiler/export/narrow.h"
@@ -18,15 +15,6 @@
 
 namespace windlass::cli {
 namespace {
-
-// While it lives, say() goes to a text.
-class SaidInto {
- public:
-  explicit SaidInto(std::string& text) { messages_to = &text; }
-  ~SaidInto() { messages_to = nullptr; }
-  SaidInto(const SaidInto&) = delete;
-  SaidInto& operator=(const SaidInto&) = delete;
-};
 
 std::vector<std::string> texts_argument(const Json& arguments, const char* name) {
   return arguments.contains(name) ? arguments.at(name).get<std::vector<std::string>>() : std::vector<std::string>();
@@ -39,7 +27,7 @@ std::optional<std::uint64_t> time_argument(const Json& arguments, const char* na
 
 std::optional<McpChosen> choose(McpContext& context, const Json& arguments, std::string file,
                                 exporter::Narrowing narrowing, std::string& problem) {
-  const profile::Profile* found = context.profiles.find(file, problem);
+  const profile::Profile* found = context.profiles.find(file, problem, context.open_watch);
   if (found == nullptr) return std::nullopt;
   ProfileSelection selection;
   selection.value = text_argument(arguments, "value");
@@ -107,36 +95,6 @@ std::vector<std::string> selection_options(const Json& arguments) {
       options.push_back(*time == 0 ? fmt::format("--{}=0", name)
                                    : fmt::format("--{}={}.{:09}s", name, *time / 1'000'000'000, *time % 1'000'000'000));
   return options;
-}
-
-const profile::Profile* OpenProfiles::open(const std::string& file, std::string& problem) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    problem = file + ": not a regular file";
-    return nullptr;
-  }
-  std::string text;
-  const SaidInto into(text);
-  int ignored = kDone;
-  auto profile = file == "-" ? std::nullopt : read_profile(file, "report", ignored);
-  if (!profile) {
-    problem = file == "-" ? "standard input has the protocol, and no profile" : problem_of(text);
-    return nullptr;
-  }
-  profiles_.remove_if([&](const auto& one) { return one.first == file; });
-  if (profiles_.size() == kMost) profiles_.pop_back();
-  profiles_.emplace_front(file, std::move(*profile));
-  return &profiles_.front().second;
-}
-
-const profile::Profile* OpenProfiles::find(std::string& file, std::string& problem) {
-  if (file.empty() && profiles_.empty()) {
-    problem = "no profile is open. Way out: name a file, or call open_profile";
-    return nullptr;
-  }
-  if (file.empty()) file = profiles_.front().first;
-  const auto known = std::ranges::find(profiles_, file, &std::pair<std::string, profile::Profile>::first);
-  return known != profiles_.end() ? &known->second : open(file, problem);
 }
 
 }  // namespace windlass::cli

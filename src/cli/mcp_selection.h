@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/mcp_tools.h"
+#include "cli/say.h"
 #include "profiler/profile/profile.h"
 
 namespace windlass::cli {
@@ -23,6 +24,15 @@ struct McpChosen {
 // Also cuts the stacks at the function, as --callers-of or --callees-of does.
 [[nodiscard]] std::optional<McpChosen> choose_callers(McpContext& context, const Json& arguments, std::string& problem);
 [[nodiscard]] std::optional<McpChosen> choose_callees(McpContext& context, const Json& arguments, std::string& problem);
+
+// While it lives, say() goes to a text.
+class SaidInto {
+ public:
+  explicit SaidInto(std::string& text) { messages_to = &text; }
+  ~SaidInto() { messages_to = nullptr; }
+  SaidInto(const SaidInto&) = delete;
+  SaidInto& operator=(const SaidInto&) = delete;
+};
 
 // The same choice as options of `report`.
 [[nodiscard]] std::vector<std::string> selection_options(const Json& arguments);

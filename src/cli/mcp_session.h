@@ -24,8 +24,11 @@ class McpSession {
   void handle_request(const std::string& method, const Json& id, const Json& params);
   void initialize(const Json& id, const Json& params);
   void call_tool(const Json& id, const Json& params);
-  // Of lines that come while a tool works: answers pings, and says whether the tool has to stop.
+  // Reads lines while a tool works, and looks through them. Says whether the tool has to stop.
   bool look_ahead();
+  // Answers pings that wait, and drops requests that are cancelled.
+  void look_through();
+  void cancel(const Json& id);
 
   void send(const Json& message);
   void answer(const Json& id, Json result);
@@ -38,6 +41,7 @@ class McpSession {
   bool initialized_ = false;
   Json running_;  // the id of the request that a tool works on, or null
   bool cancelled_ = false;
+  std::size_t looked_ = 0;  // lines that wait and were looked through
   McpContext context_;
   std::vector<McpTool> tools_;
 };

@@ -28,11 +28,11 @@ class OpenProfiles {
  public:
   static constexpr std::size_t kMost = 8;
 
-  // Reads the file, again if it is open. Null: `problem` says why.
-  [[nodiscard]] const profile::Profile* open(const std::string& file, std::string& problem);
+  // Reads the file in a process of its own, again if it is open. Null: `problem` says why.
+  [[nodiscard]] const profile::Profile* open(const std::string& file, std::string& problem, const ChildWatch& watch);
   // The profile of an open file, or else of a file that is opened. An empty name: the one that was opened last; `file`
   // becomes its name.
-  [[nodiscard]] const profile::Profile* find(std::string& file, std::string& problem);
+  [[nodiscard]] const profile::Profile* find(std::string& file, std::string& problem, const ChildWatch& watch);
 
  private:
   std::list<std::pair<std::string, profile::Profile>> profiles_;  // the one opened last comes first
@@ -44,6 +44,8 @@ struct McpContext {
   std::string folder{};  // of recordings; empty: not made yet
   std::uint64_t recordings = 0;
   ChildWatch watch{};  // of the request that is answered
+  ChildWatch
+      open_watch{};  // of a file that is opened: goes on if the client closes its end, as `... | windlass mcp` does
 };
 
 enum class ArgumentKind : std::uint8_t { kText, kTexts, kNumber, kSeconds, kFlag };

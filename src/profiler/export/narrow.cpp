@@ -1,7 +1,5 @@
 #include "profiler/export/narrow.h"
 
-#include <regex.h>
-
 #include <algorithm>
 #include <map>
 #include <span>
@@ -12,39 +10,13 @@
 #include <fmt/format.h>
 
 #include "profiler/export/frames.h"
+#include "profiler/export/pattern.h"
 #include "profiler/export/processes.h"
 #include "profiler/export/shorten_name.h"
 
 namespace windlass::exporter {
 
 namespace {
-
-// A POSIX extended regular expression. The standard library's are slower, and recurse once a character.
-class Pattern {
- public:
-  explicit Pattern(const std::string& text) : status_(::regcomp(&compiled_, text.c_str(), REG_EXTENDED | REG_NOSUB)) {}
-  ~Pattern() {
-    if (status_ == 0) ::regfree(&compiled_);
-  }
-  Pattern(const Pattern&) = delete;
-  Pattern& operator=(const Pattern&) = delete;
-
-  [[nodiscard]] bool fits(const std::string& name) const {
-    regmatch_t whole{.rm_so = 0, .rm_eo = static_cast<regoff_t>(name.size())};  // a name may have zeroes in it
-    return ::regexec(&compiled_, name.c_str(), 0, &whole, REG_STARTEND) == 0;
-  }
-  // Empty: the expression is one.
-  [[nodiscard]] std::string error() const {
-    if (status_ == 0) return {};
-    char text[128];
-    ::regerror(status_, &compiled_, text, sizeof text);
-    return text;
-  }
-
- private:
-  regex_t compiled_{};
-  int status_;
-};
 
 bool is_named(std::string_view name, std::string_view wanted) {
   return name == wanted || name.substr(0, length_without_parameters(name)) == wanted;

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "profiler/import/import.h"
@@ -121,6 +123,17 @@ class FirefoxReader {
     column(sources, "filename", files, number_of);
     column(functions, "source", to.function_files, number_of);
     for (std::uint32_t& file : to.function_files) file = at(files, file, kNone);
+    builder_.count(files.size());
+  }
+  // A thread that leaves out a table has read the shared one once more.
+  void count_shared(const JsonValue& from, const Tables& read) {
+    const std::pair<const char*, std::size_t> tables[] = {{"stringArray", read.strings.size()},
+                                                          {"stackTable", read.stack_frames.size()},
+                                                          {"frameTable", read.frame_functions.size()},
+                                                          {"funcTable", read.function_names.size()},
+                                                          {"resourceTable", read.resource_libs.size()}};
+    for (const auto& [name, size] : tables)
+      if (!from[name]) builder_.count(size);
   }
 
   std::uint32_t event_of(const std::string& weight_type) {
@@ -144,7 +157,10 @@ class FirefoxReader {
     const JsonValue samples = thread["samples"];
     if (!samples["stack"].is_array()) return;  // there are none
     std::optional<Tables> own;
-    if (thread["stackTable"] || !shared_tables_) read_tables(thread, own.emplace());
+    if (thread["stackTable"] || !shared_tables_) {
+      read_tables(thread, own.emplace());
+      count_shared(thread, *own);
+    }
     const Tables& tables = own ? *own : *shared_tables_;
     profile::Sample sample;
     sample.pid = id_of(thread["pid"]);
@@ -155,20 +171,25 @@ class FirefoxReader {
     std::vector<double> weights;
     column(samples, "weight", weights, [](const JsonValue& value) { return value.number().value_or(0); });
     const std::vector<double> times = times_of(samples);
+    std::unordered_map<std::uint32_t, std::uint32_t> known;  // samples of stacks
     std::size_t number = 0;
     samples["stack"].for_each([&](const JsonValue& value) {
       const double weight = at(weights, number, 1.0), time = at(times, number, -1.0);
       ++number;
       if (value.is_null()) return true;
-      sample.locations.clear();
-      if (!add_stack(tables, value, sample.locations)) return false;
       const double scaled = std::round(weight_type == "tracing-ms" ? weight * 1e6 : weight);
       if (!(scaled > 0) || scaled > 9e18) return true;  // differences have no place in a profile
       sample.value = static_cast<std::uint64_t>(scaled);
       sample.count = weight_type == "tracing-ms" || weight_type == "bytes" ? 1 : sample.value;
       if (static_cast<double>(sample.count) > 9e18 / static_cast<double>(period_)) return true;
-      builder_.add(sample,
-                   time >= 0 && time < 9e12 ? std::optional(static_cast<std::uint64_t>(time * 1e6)) : std::nullopt);
+      const auto [entry, is_new] = known.try_emplace(number_of(value), 0);
+      if (is_new) {
+        sample.locations.clear();
+        if (!add_stack(tables, value, sample.locations)) return false;
+        entry->second = builder_.sample_of_reference(sample);
+      }
+      builder_.add_to(entry->second, sample,
+                      time >= 0 && time < 9e12 ? std::optional(static_cast<std::uint64_t>(time * 1e6)) : std::nullopt);
       return builder_.has_room();
     });
   }
@@ -206,7 +227,11 @@ class FirefoxReader {
                        line == kNone ? 0 : line});
       stack = at(tables.stack_prefixes, stack, kNone);
       const bool is_inlined = at(tables.frame_depths, frame, 0u) != 0 && stack != kNone;
-      if (is_inlined) continue;
+      if (is_inlined) {
+        builder_.count(1);
+        if (!builder_.has_room()) return false;
+        continue;
+      }
       const std::uint32_t lib = at(tables.resource_libs, at(tables.function_resources, function, kNone), kNone);
       to.push_back(
           builder_.location(at(libs_, lib, kNone), at(tables.frame_addresses, frame, std::uint64_t{0}), lines));

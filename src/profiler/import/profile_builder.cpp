@@ -47,6 +47,8 @@ std::uint32_t ProfileBuilder::add_module(profile::Module module) {
 std::uint32_t ProfileBuilder::function(std::string_view name, std::string_view file, std::uint32_t start_line) {
   std::string key = bytes_of(start_line, name.size());
   key.append(name).append(file);
+  constexpr std::size_t kLong = 256;  // tables can name one long text often
+  count(key.size() / kLong);
   return find_or_add(functions_, std::move(key), profile_.functions.size(), [&] {
     profile_.functions.push_back({.name = std::string(name),
                                   .system_name = std::string(name),
@@ -80,15 +82,25 @@ std::uint32_t ProfileBuilder::labels(std::string_view key, std::string_view valu
                      [&] { profile_.label_sets.push_back({label}); });
 }
 
-void ProfileBuilder::add(const profile::Sample& sample, std::optional<std::uint64_t> at) {
+std::uint32_t ProfileBuilder::sample_of(const profile::Sample& sample) {
   std::string key =
       bytes_of(sample.event, sample.pid, sample.tid, sample.comm, sample.labels, sample.end, sample.certainty);
   key.append(reinterpret_cast<const char*>(sample.locations.data()), sample.locations.size() * sizeof(std::uint32_t));
-  const std::uint32_t number = find_or_add(samples_, std::move(key), profile_.samples.size(), [&] {
+  return find_or_add(samples_, std::move(key), profile_.samples.size(), [&] {
     profile_.samples.push_back(sample);
     profile_.samples.back().count = profile_.samples.back().value = 0;
     count(sample.locations.size());
   });
+}
+
+std::uint32_t ProfileBuilder::sample_of_reference(const profile::Sample& sample) {
+  const std::uint64_t before = left_;
+  const std::uint32_t number = sample_of(sample);
+  if (left_ == before) count(sample.locations.size() + 1);
+  return number;
+}
+
+void ProfileBuilder::add_to(std::uint32_t number, const profile::Sample& sample, std::optional<std::uint64_t> at) {
   profile::Sample& known = profile_.samples[number];
   const profile::Event& event = profile_.events[sample.event];
   const std::uint64_t weight = event.unit == "count" ? sample.count : std::max(sample.count, sample.value);

@@ -38,7 +38,16 @@ class ProfileBuilder {
   [[nodiscard]] std::uint32_t labels(std::string_view key, std::string_view value);
   // Adds to the sample with the same stack, thread, event, labels, end and certainty. `at`: when it was taken, in ns of
   // any clock. Times are kept of events whose samples all have one count and one value: each time stands for these.
-  void add(const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt);
+  void add(const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt) {
+    add_to(sample_of(sample), sample, at);
+  }
+  // The number of that sample, which has no value yet if it is new. Counts the frames again if they are known: for
+  // files that name a stack by a number, and can do that often in few bytes.
+  [[nodiscard]] std::uint32_t sample_of_reference(const profile::Sample& sample);
+  // Adds the count and the value to the sample of that number.
+  void add_to(std::uint32_t number, const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt);
+  // Counts work that makes no item.
+  void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
 
   // False: the file has more than the limit on items; profile() says so.
   [[nodiscard]] bool has_room() const { return left_ != 0; }
@@ -50,7 +59,7 @@ class ProfileBuilder {
   template <typename Make>
   std::uint32_t find_or_add(std::unordered_map<std::string, std::uint32_t>& known, std::string key, std::size_t next,
                             Make make);
-  void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
+  std::uint32_t sample_of(const profile::Sample& sample);
   void place_times();
 
   // Of an event's samples, as they were added.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "profiler/import/import.h"
@@ -128,9 +129,12 @@ class SpeedscopeReader {
   void add(double weight) {
     const std::uint64_t value = scaled(weight);
     if (value == 0) return;
+    set_value(value);
+    builder_.add(sample_);
+  }
+  void set_value(std::uint64_t value) {
     sample_.value = value;
     sample_.count = builder_.edit().events[sample_.event].unit == "count" ? value : 1;
-    builder_.add(sample_);
   }
 
   bool take_frame(const JsonValue& value, std::uint32_t& frame) {
@@ -187,10 +191,37 @@ class SpeedscopeReader {
     for (std::size_t i = stack_.size(); i-- > first;) sample_.locations.push_back(frames_[stack_[i]]);
   }
 
+  // A stack of open frames: the one of its callers, and its innermost frame.
+  struct OpenStack {
+    std::uint32_t callers = 0, frame = 0, sample = kNone;  // `sample`: none before time was spent in it
+  };
+  std::uint32_t open(std::uint32_t callers, std::uint32_t frame) {
+    const auto [entry, is_new] =
+        stack_numbers_.try_emplace(std::uint64_t{callers} << 32 | frame, static_cast<std::uint32_t>(stacks_.size()));
+    if (is_new) stacks_.push_back({callers, frame});
+    return entry->second;
+  }
+  void spend(std::uint32_t number, double weight) {
+    const std::uint64_t value = scaled(weight);
+    if (value == 0) return;
+    OpenStack& stack = stacks_[number];
+    if (stack.sample == kNone) {
+      stack_.clear();
+      for (std::uint32_t at = number; at != 0; at = stacks_[at].callers) stack_.push_back(stacks_[at].frame);
+      std::ranges::reverse(stack_);
+      set_stack();
+      stack.sample = builder_.sample_of_reference(sample_);
+    }
+    set_value(value);
+    builder_.add_to(stack.sample, sample_);
+  }
+
   // { "type": "O" or "C", "frame", "at" }: what is open between two events is a sample of that time.
   void read_evented(const JsonValue& profile) {
     double last = 0;
-    stack_.clear();
+    stacks_ = {{}};  // the first one has no frame
+    stack_numbers_.clear();
+    std::uint32_t now = 0;
     profile["events"].for_each([&](const JsonValue& event) {
       JsonValue type, frame_value, at;
       event.for_each_member([&](std::string_view key, const JsonValue& value) {
@@ -201,16 +232,13 @@ class SpeedscopeReader {
       std::uint32_t frame = 0;
       if (!take_frame(frame_value, frame)) return false;
       const double time = at.number().value_or(last);
-      if (!stack_.empty() && time > last) {
-        set_stack();
-        add(time - last);
-      }
+      if (now != 0 && time > last) spend(now, time - last);
       last = time;
       const std::string kind = type.string();
       if (kind == "O") {
-        stack_.push_back(frame);
-      } else if (kind == "C" && !stack_.empty() && stack_.back() == frame) {
-        stack_.pop_back();
+        now = open(now, frame);
+      } else if (kind == "C" && now != 0 && stacks_[now].frame == frame) {
+        now = stacks_[now].callers;
       } else {
         error_ = Error{ErrorCode::kMalformed, "an event neither opens a frame nor closes the one opened last",
                        event.where()};
@@ -230,6 +258,8 @@ class SpeedscopeReader {
   double scale_ = 1;
   profile::Sample sample_;            // at hand
   std::vector<std::uint32_t> stack_;  // at hand: frames, the root first
+  std::vector<OpenStack> stacks_;     // of an evented profile
+  std::unordered_map<std::uint64_t, std::uint32_t> stack_numbers_;
 };
 
 }  // namespace

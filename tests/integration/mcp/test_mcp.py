@@ -5,8 +5,11 @@ known.  test_mcp.py COMMAND
 Each answer is compared with the schema that tools/list has. Recording is tested where the machine allows it.
 """
 import json
+import os
 import pathlib
 import select
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,20 +30,26 @@ def expect(fits, text):
 
 
 class Server:
-    def __init__(self, *options):
+    def __init__(self, *options, env=None):
         self.process = subprocess.Popen([command, "mcp", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
+                                        stderr=subprocess.PIPE, env=env)
         self.number = 0
+        self.answers = b""
 
     def write(self, line):
         self.process.stdin.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
         self.process.stdin.flush()
 
     def read(self, seconds=60):
-        ready = select.select([self.process.stdout], [], [], seconds)[0]
-        if not ready:
-            raise TimeoutError("no answer")
-        answer = json.loads(self.process.stdout.readline())
+        while b"\n" not in self.answers:
+            if not select.select([self.process.stdout], [], [], seconds)[0]:
+                raise TimeoutError("no answer")
+            piece = os.read(self.process.stdout.fileno(), 65536)
+            if not piece:
+                raise EOFError("the server has ended")
+            self.answers += piece
+        line, _, self.answers = self.answers.partition(b"\n")
+        answer = json.loads(line)
         expect(answer["jsonrpc"] == "2.0" and ("result" in answer) != ("error" in answer), f"no response: {answer}")
         return answer
 
@@ -72,10 +81,31 @@ class Server:
             errors.append(f"{name}: {error.message}")
         return value
 
+    def request(self, number, name, **arguments):
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+    def cancel(self, number):
+        return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+
+    def write_at_once(self, *messages):
+        self.write("\n".join(json.dumps(message) for message in messages).encode())
+
+    def child(self):
+        """The process that works for the server. Waits for one."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    if stat.read_text().rpartition(")")[2].split()[1] == str(self.process.pid):
+                        return int(stat.parent.name)
+                except OSError:
+                    pass
+        raise TimeoutError("no child")
+
     def end(self):
         """The exit status, and what came besides the answers."""
         self.process.stdin.close()
-        rest = self.process.stdout.read() + self.process.stderr.read()
+        rest = self.answers + self.process.stdout.read() + self.process.stderr.read()
         return self.process.wait(timeout=30), rest
 
 
@@ -89,7 +119,10 @@ def test_protocol():
     request = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
     for line, code, of in (
             (b"{", PARSE, None), (b"\xff\xfe", PARSE, None), (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', PARSE, None),
-            (b"[" * 500000, PARSE, None), (b"[]", INVALID, None), ([request], INVALID, None), (b"7", INVALID, None),
+            (b"[" * 500000, PARSE, None),
+            (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":' + b"[" * 200000 + b"]" * 200000 + b"}", PARSE, None),
+            (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":' + b"[" * 64 + b"]" * 64 + b"}}", PARSE, None),
+            (b"[]", INVALID, None), ([request], INVALID, None), (b"7", INVALID, None),
             ({**request, "jsonrpc": "1.0"}, INVALID, 7), ({**request, "jsonrpc": 2}, INVALID, 7), ({"jsonrpc": "2.0", "id": 7}, INVALID, 7),
             ({**request, "method": 1}, INVALID, 7), ({**request, "id": None}, INVALID, None), ({**request, "id": 1.5}, INVALID, None),
             ({**request, "id": {}}, INVALID, None), ({**request, "params": [1]}, PARAMS, 7),
@@ -166,8 +199,19 @@ def test_sums(folder):
     annotated = server.call("annotate", function="leaf", file=file)
     expect(annotated["annotation"]["total"] == 60 and annotated["source_lines"][0]["line"] == 7, f"annotate: {annotated}")
 
+    for more in ({"value": ""}, {"focus": ""}, {"ignore": "", "process": ["10"]}, {"value": "", "focus": "main"}):
+        again = server.call("annotate", function="leaf", file=file, **more)
+        expect(not isinstance(again, str) and again["annotation"]["total"] == 60, f"annotate {more}: {again}")
+    expect(top(file=file, value="", focus="", process=[], limit=1) == [("leaf", 60, 60)], "texts that are empty")
+
     for problem, name, arguments in (
-            ("No such file", "open_profile", {"file": str(folder / "none")}), ("not a regular file", "open_profile", {"file": "/dev/zero"}),
+            ("schema", "annotate", {"function": ""}), ("schema", "callers", {"function": ""}), ("schema", "open_profile", {"file": ""}),
+            ("schema", "processes", {"process": [""]}), ("NUL", "annotate", {"function": "le\0af"}),
+            ("NUL", "top_functions", {"focus": "a\0b"}), ("NUL", "processes", {"only": ["a=\0"]}),
+            ("NUL", "open_profile", {"file": file + "\0x"}), ("brackets", "top_functions", {"focus": "(" * 20000 + ")" * 20000}),
+            ("repetitions", "top_functions", {"focus": "((a{1,255}){1,255}){1,20}"}),
+            ("back references", "top_functions", {"ignore": r"(a)\1"}), ("No such file", "open_profile", {"file": str(folder / "none")}), ("not a regular file", "open_profile", {"file": "/dev/zero"}),
+            ("of the kernel", "open_profile", {"file": "/proc/self/status"}), ("of the kernel", "open_profile", {"file": "/sys/kernel/notes"}),
             ("no profile", "open_profile", {"file": "-"}), ("ELF", "open_profile", {"file": "/bin/true"}), ("needs", "open_profile", {}),
             ("no argument nope", "processes", {"nope": 1}), ("schema", "processes", {"limit": "x"}), ("schema", "processes", {"limit": 0}),
             ("schema", "processes", {"limit": 1e300}), ("schema", "processes", {"limit": -1}), ("schema", "processes", {"process": "10"}),
@@ -183,6 +227,79 @@ def test_sums(folder):
     sleeper.wait()
     expect(isinstance(server.call("walk", pid=sleeper.pid), str), "a walk of a process that has ended")
     expect(server.end() == (0, b""), "an end that is not quiet")
+
+
+def has_ended(pid, seconds=30):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_cancelling(folder):
+    file, large = str(folder / "made.pb.gz"), str(folder / "large.folded")
+    make_profile.write(file)
+    # Large enough for the test to stop the process that reads it.
+    pathlib.Path(large).write_text("".join(f"main;f{n};" + ";".join(f"g{n % 1000}_{k}" for k in range(30)) + f" {n + 1}\n"
+                                           for n in range(100000)))
+    server = Server(file)
+    server.start()
+    server.write_at_once(server.request(50, "walk", pid=1), server.cancel(50), {"jsonrpc": "2.0", "id": 51, "method": "ping"})
+    expect(server.read()["id"] == 51, "a request that was cancelled in the same piece is answered")
+    server.write_at_once(*(server.request(60 + n, "processes") for n in range(4)), server.cancel(62), server.cancel(61))
+    expect([server.read()["id"] for _ in range(2)] == [60, 63], "requests that were cancelled while they waited are answered")
+
+    server.write(server.request(70, "open_profile", file=large))
+    reader = server.child()
+    os.kill(reader, signal.SIGSTOP)
+    expect(server.ask("ping")["result"] == {}, "no ping while a file is read")
+    server.write_at_once(server.cancel(70), {"jsonrpc": "2.0", "id": 71, "method": "ping"})
+    expect(server.read()["id"] == 71 and has_ended(reader), "a cancelled reader goes on")
+    server.write(server.request(80, "open_profile", file=large))
+    reader = server.child()
+    os.kill(reader, signal.SIGSTOP)
+    os.kill(reader, signal.SIGKILL)
+    answer = server.read()["result"]
+    expect(answer["isError"] and "crashed" in answer["content"][0]["text"], f"a reader that crashed: {answer}")
+    expect(server.call("top_functions")["samples"] == 90, "another profile after a reader that crashed")
+    opened = server.call("open_profile", file=large)
+    expect(opened["functions"] == 130000, f"a large file: {opened}")
+
+    # While the server is stopped, a walk of many threads fills the pipe and waits, with half of the answer written.
+    threads = subprocess.Popen([sys.executable, "-c", "import threading\nfor n in range(500): threading.Thread(target="
+                                "threading.Event().wait).start()\nprint(flush=True)"], stdout=subprocess.PIPE)
+    threads.stdout.readline()
+    server.write(server.request(90, "walk", pid=threads.pid))
+    walker = server.child()
+    os.kill(server.process.pid, signal.SIGSTOP)
+    until = time.monotonic() + 30
+    while time.monotonic() < until and "pipe_write" not in pathlib.Path(f"/proc/{walker}/wchan").read_text():
+        time.sleep(0.05)
+    os.kill(walker, signal.SIGKILL)
+    os.kill(server.process.pid, signal.SIGCONT)
+    threads.kill()
+    threads.wait()
+    answer = server.read()["result"]
+    expect(answer["isError"] and "signal 9" in answer["content"][0]["text"], f"half an answer: {str(answer)[:300]}")
+    expect(server.end() == (0, b""), "an end that is not quiet")
+
+    piped = subprocess.run([command, "mcp"], capture_output=True, check=False, input="\n".join(json.dumps(message) for message in (
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
+        server.request(2, "open_profile", file=file))).encode() + b"\n")
+    expect(b'"samples":90' in piped.stdout, f"a client that closes its end at once gets no profile: {piped}")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        server = Server()
+        server.start()
+        server.write(server.request(1, "open_profile", file=large))
+        reader = server.child()
+        os.kill(reader, signal.SIGSTOP)
+        server.process.send_signal(number)
+        expect(server.process.wait(timeout=30) == -number and has_ended(reader), f"a reader outlives a server that {number} ends")
 
 
 def test_record():
@@ -205,6 +322,17 @@ def test_record():
         server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "no such"}})
         server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "long"}})
         expect(server.ask("tools/list")["id"] != "long" and time.monotonic() - began < 40, "a cancelled recording goes on")
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            place = tempfile.mkdtemp()
+            other = Server("--allow-record", env={**os.environ, "TMPDIR": place})
+            other.start()
+            other.write(other.request(1, "record", pid=busy.pid, duration=60))
+            recorder = other.child()
+            time.sleep(1)
+            other.process.send_signal(number)
+            expect(other.process.wait(timeout=30) == -number and has_ended(recorder),
+                   f"a recording outlives a server that {number} ends")
+            shutil.rmtree(place)
     finally:
         busy.kill()
         busy.wait()
@@ -220,8 +348,9 @@ def test_record():
 with tempfile.TemporaryDirectory() as place:
     test_protocol()
     test_sums(pathlib.Path(place))
+    test_cancelling(pathlib.Path(place))
     bad = subprocess.run([command, "mcp", place + "/none"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     expect(bad.returncode == 1 and not bad.stdout and "none" in bad.stderr, f"a file that is not there: {bad}")
     seen = test_record()
-print("\n".join([*errors, f"protocol, sums, {seen}: {len(errors)} errors"]))
+print("\n".join([*errors, f"protocol, sums, cancelling, {seen}: {len(errors)} errors"]))
 sys.exit(1 if errors else 0)

@@ -8,6 +8,7 @@
 #include "profiler/export/folded.h"
 #include "profiler/export/labels.h"
 #include "profiler/export/merge.h"
+#include "profiler/export/pattern.h"
 #include "support/events_profile.h"
 #include "support/synthetic_profile.h"
 
@@ -106,6 +107,25 @@ TEST(Narrow, SaysWhatIsNotThere) {
   EXPECT_TRUE(problem({.focus = "("}).starts_with("--focus: no regular expression: "));
   EXPECT_TRUE(problem({.ignore = "["}).starts_with("--ignore: no regular expression: "));
   EXPECT_EQ(problem({}), "none");
+}
+
+TEST(Narrow, RefusesPatternsThatTakeTooMuch) {
+  const auto problem = [](const std::string& focus) { return Pattern(focus).error(); };
+  const std::string brackets(64, '('), closed(64, ')');
+  EXPECT_EQ(problem(brackets + "a" + closed), "");
+  EXPECT_EQ(problem("(" + brackets + "a" + closed + ")"), "more than 64 brackets within brackets");
+  EXPECT_EQ(problem(std::string(20000, '(') + std::string(20000, ')')), "more than 64 brackets within brackets");
+  EXPECT_EQ(problem(std::string(2048, 'a')), "");
+  EXPECT_EQ(problem("(a{1,255}){1,6}"), "");
+  EXPECT_EQ(problem("([[:alpha:](]|[](]|\\()x{3}y{2,}.*z+(a|b)?"), "");
+  EXPECT_EQ(problem("[^]](a)"), "");
+  for (const char* large :
+       {"((a{1,255}){1,255}){1,20}", "(((a{1,255}){1,255}){1,60})", "a{3000}", "(a{100,}){50}", "a++++++++++++",
+        "a{9}{9}{9}{9}", "[[:alpha:]]{255}{255}", "[])]{2047}b(a){100}", "(([)]{200}){200})", "({1}{255}{255})"})
+    EXPECT_EQ(problem(large), "more than 2048 characters with all repetitions") << large;
+  EXPECT_EQ(problem("(a*)*(b*)*\\1\\2x"), "there are no back references");
+  EXPECT_NE(problem("a\\"), "") << "nothing behind the last backslash";
+  EXPECT_FALSE(Pattern("a{3000}").fits("a"));
 }
 
 TEST(Narrow, CommentsSayIt) {

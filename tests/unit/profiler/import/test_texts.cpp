@@ -1,4 +1,5 @@
 // The text formats of other tools.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -212,6 +213,73 @@ TEST(Firefox, TablesMayBeShared) {
   ASSERT_TRUE(read) << read.error().text();
   EXPECT_EQ(paths_of(*read), (Paths{"a;f 1 1", "b;f 3 3"}));
   EXPECT_EQ(read->functions[0].file, "f.c");
+}
+
+std::string list_of(int from, int to, const std::string& before = "") {
+  std::string list = "[" + before;
+  for (int i = from; i < to; ++i) list += (list.size() > 1 ? "," : "") + std::to_string(i);
+  return list + "]";
+}
+std::string repeated(const std::string& text, int times) {
+  std::string list = "[" + text;
+  for (int i = 1; i < times; ++i) list += "," + text;
+  return list + "]";
+}
+// A thread with a stack of 100 frames, and 99 others that are equal to it.
+std::string firefox_with(const std::string& depths, const std::string& samples, const std::string& name = "f") {
+  std::string prefixes = list_of(0, 99, "null");
+  for (int i = 0; i < 99; ++i) prefixes.insert(prefixes.size() - 1, ",98");
+  return R"({"meta":{"preprocessedProfileVersion":60},"threads":[{"name":"a","samples":{"stack":)" + samples +
+         R"(},"stackTable":{"frame":)" + repeated("0", 199) + R"(,"prefix":)" + prefixes +
+         R"(},"frameTable":{"func":[0],"inlineDepth":[)" + depths + R"(]},"funcTable":{"name":[0]},"stringArray":[")" +
+         name + R"("]}]})";
+}
+ErrorCode limit_of(const std::string& text, std::uint64_t max_items) {
+  const auto read = read_firefox(text, {.max_items = max_items});
+  return read ? ErrorCode{} : read.error().code;
+}
+
+TEST(Firefox, WorkThatTablesAskForIsBounded) {
+  constexpr std::uint64_t kMost = 1000;
+  EXPECT_TRUE(read_firefox(firefox_with("0", repeated("99", 5000)), {.max_items = kMost})) << "one stack, often";
+  EXPECT_EQ(limit_of(firefox_with("0", list_of(99, 199)), kMost), ErrorCode::kLimit) << "equal stacks";
+  EXPECT_EQ(limit_of(firefox_with("1", list_of(99, 199)), kMost), ErrorCode::kLimit) << "inlined frames";
+  EXPECT_EQ(limit_of(firefox_with("0", "[99]", std::string(5000, 'f')), kMost), ErrorCode::kLimit) << "a long name";
+  const auto shared =
+      read_firefox(R"({"meta":{"preprocessedProfileVersion":60},"shared":{"stringArray":)" + repeated("\"f\"", 100) +
+                       R"(},"threads":)" + repeated(R"({"stackTable":{},"samples":{"stack":[]}})", 100) + "}",
+                   {.max_items = kMost});
+  ASSERT_FALSE(shared) << "shared tables read by each thread";
+  EXPECT_EQ(shared.error().code, ErrorCode::kLimit);
+}
+
+TEST(Speedscope, WorkThatEventsAskForIsBounded) {
+  std::string events;
+  for (int i = 0; i < 100; ++i) events += R"({"type":"O","frame":0,"at":0},)";
+  for (int i = 1; i < 500; ++i)
+    events +=
+        fmt::format(R"({{"type":"O","frame":{0},"at":{1}}},{{"type":"C","frame":{0},"at":{2}}},)", i, 2 * i, 2 * i + 1);
+  events.pop_back();
+  const auto read = [&](const std::string& frames) {
+    return read_speedscope(R"({"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":)" +
+                               frames + R"(},"profiles":[{"type":"evented","name":"a","unit":"none","events":[)" +
+                               events + "]}]}",
+                           {.max_items = 1000});
+  };
+  const auto one = read(repeated(R"({"name":"f"})", 500));  // frames of one name: equal stacks
+  ASSERT_FALSE(one);
+  EXPECT_EQ(one.error().code, ErrorCode::kLimit);
+  events.clear();
+  for (int i = 0; i < 100; ++i) events += R"({"type":"O","frame":0,"at":0},)";
+  for (int i = 1; i < 500; ++i)
+    events += fmt::format(R"({{"type":"O","frame":1,"at":{}}},{{"type":"C","frame":1,"at":{}}},)", 2 * i, 2 * i + 1);
+  events.pop_back();
+  const auto again = read(R"([{"name":"f"},{"name":"g"}])");
+  ASSERT_TRUE(again) << again.error().text();
+  ASSERT_EQ(again->samples.size(), 2u);
+  EXPECT_EQ(again->samples[0].value + again->samples[1].value, 999u);
+  EXPECT_EQ(again->samples[1].value, 499u);
+  EXPECT_EQ(again->samples[1].locations.size(), 101u);
 }
 
 TEST(Firefox, CirclesAndRawProfilesAreErrors) {
