@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 // A clock that was set moves the intervals; smaller differences are the time between two readings.
 constexpr std::uint64_t kClockStepNs = 100'000'000;
-constexpr int kLastTries = 10;  // to write the last intervals
+constexpr int kLastTries = 3;  // to write the last intervals
 
 std::uint64_t samples_of(const profile::Profile& profile) {
   std::uint64_t sum = 0;
@@ -88,7 +88,7 @@ void AgentWriter::write() {
 
 void AgentWriter::write_rest() {
   for (int tries = 0; tries < kLastTries && queue_.waiting() != 0; ++tries) {
-    if (tries != 0) std::this_thread::sleep_for(200ms);
+    if (tries != 0) std::this_thread::sleep_for(1s);
     write();
   }
 }

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
   windlass::cli::register_top(app, status);
+  windlass::cli::register_agent(app, status);
   windlass::cli::register_report(app, status);
   windlass::cli::register_view(app, status);
   windlass::cli::register_walk(app, status);
