@@ -27,7 +27,7 @@ IS_TEXT = re.compile(r"[A-Za-z]{2,}[,:;]? \(?[a-z{-]|\{\} [a-z]{2,}")
 IS_ASSEMBLY = re.compile(r"\s*\.(cfi|globl|ifndef|p2align|rva|section|seh|size|type)\w* ")
 # What they get is not printed as a message: text for the compiler, options' help, listings.
 OTHER_CALLS = {"static_assert", "deprecated", "asm", "add_option", "add_flag", "add_subcommand", "add_option_group",
-               "add_option_function", "add_size", "add_duration", "add_optional_duration",
+               "add_option_function", "add_duration", "add_optional_duration",
                "add_optional_bytes", "add_target_options", "description", "add_list", "choice", "text", "put", "value", "sized", "number"}
 
 

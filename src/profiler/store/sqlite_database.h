@@ -16,6 +16,10 @@ namespace windlass::store {
 
 // What is wrong, and the way out.
 [[nodiscard]] Error sqlite_error(sqlite3* database, int result);
+inline constexpr const char* kOtherProgram = "a database of another program. Way out: name another file";
+inline constexpr const char* kOtherVersion =
+    "a store of another version of windlass. Way out: use that version, or begin a new file";
+inline constexpr const char* kReadOnly = "the store is open for reading only";
 inline constexpr const char* kDamaged =
     "the store is damaged. Way out: move it away and begin a new one; `sqlite3 FILE .recover` saves what can be read";
 

@@ -127,7 +127,7 @@ class SqliteStore final : public ProfileStore {
       : database_(std::move(database)), writer_(std::move(writer)) {}
 
   Expected<bool> append(const Batch& batch) override {
-    if (!writer_) return fail(ErrorCode::kUnsupported, "the store is open for reading only", 0);
+    if (!writer_) return fail(ErrorCode::kUnsupported, kReadOnly, 0);
     const auto rows = rows_of(batch);
     if (!rows) return Failure(rows.error());
     auto transaction = Transaction::begin(database_);
@@ -186,13 +186,10 @@ Expected<void> make_tables(Database& database, int busy_ms) {
 Expected<void> check_kind(Database& database) {
   const auto application = database.number("PRAGMA application_id");
   if (!application) return Failure(application.error());
-  if (*application != kApplicationId)
-    return fail(ErrorCode::kMalformed, "a database of another program. Way out: name another file", 0);
+  if (*application != kApplicationId) return fail(ErrorCode::kMalformed, kOtherProgram, 0);
   const auto version = database.number("PRAGMA user_version");
   if (!version) return Failure(version.error());
-  if (*version != kStoreVersion)
-    return fail(ErrorCode::kUnsupported,
-                "a store of another version of windlass. Way out: use that version, or begin a new file", 0, *version);
+  if (*version != kStoreVersion) return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
   // Views and triggers could run for ever.
   const auto foreign = database.number("SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')");
   if (!foreign) return Failure(foreign.error());
