@@ -5,8 +5,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -23,6 +25,15 @@
 namespace windlass::testing {
 
 inline constexpr std::uint64_t kStart = 1'790'000'000'000'000'000, kTenSeconds = 10'000'000'000;
+
+// In memory where there is such a place: each append waits for the disk, which tests nothing here.
+inline std::filesystem::path store_folder(const std::string& name) {
+  const std::filesystem::path memory = "/dev/shm";
+  const bool has = access(memory.c_str(), W_OK) == 0;
+  const auto folder = (has ? memory : std::filesystem::temp_directory_path()) / (name + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
 
 inline KeptBatch batch_at(std::uint64_t number, profile::Profile profile, std::string host = "host-a") {
   return {{std::move(host), kStart, number},

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 class SqliteStore : public ::testing::Test {
  protected:
-  SqliteStore() { fs::create_directories(folder_); }
   ~SqliteStore() override { fs::remove_all(folder_); }
 
   std::unique_ptr<store::ProfileStore> writer(const store::History& keep = {}) {
@@ -51,7 +50,7 @@ class SqliteStore : public ::testing::Test {
     sqlite3_close(database);
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("windlass-sqlite-" + std::to_string(getpid()));
+  fs::path folder_ = store_folder("windlass-sqlite-");
   std::string path_ = folder_ / "profiles.db";
 };
 

@@ -1,6 +1,5 @@
 // Every store answers as the profiles themselves do. Another store is one more instantiation.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -11,9 +10,6 @@
 namespace windlass::testing {
 
 struct SqliteSubject {
-  SqliteSubject() : folder(std::filesystem::temp_directory_path() / ("windlass-store-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(folder);
-  }
   ~SqliteSubject() { std::filesystem::remove_all(folder); }
   std::unique_ptr<store::ProfileStore> make() {
     auto opened = store::open_store(folder / (std::to_string(made++) + ".db"), {.write = true, .keep = {}});
@@ -21,7 +17,7 @@ struct SqliteSubject {
     return std::move(*opened);
   }
 
-  std::filesystem::path folder;
+  std::filesystem::path folder = store_folder("windlass-store-");
   int made = 0;
 };
 
