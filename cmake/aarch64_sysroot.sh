@@ -15,7 +15,7 @@ shift
 packages=(libc6 libstdc++6 libgcc-s1 musl musl-dev libgtest-dev libfmt-dev libfmt9 zlib1g-dev zlib1g liblzma-dev liblzma5
           libzstd-dev libzstd1 liblz4-dev liblz4-1 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4
           libbpf-dev libbpf1 libelf-dev libelf1 libdw-dev libdw1 libbz2-dev libbz2-1.0 libiberty-dev
-          libncurses-dev libncursesw6 libncurses6 libtinfo6
+          libncurses-dev libncursesw6 libncurses6 libtinfo6 libsqlite3-dev libsqlite3-0
           libcli11-dev nlohmann-json3-dev libprotozero-dev libasmjit-dev)
 [ $# -eq 0 ] || packages=("$@")
 

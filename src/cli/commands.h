@@ -25,6 +25,7 @@ void register_dump(CLI::App& app, int& status);
 void register_rows(CLI::App& app, int& status);
 void register_record(CLI::App& app, int& status);
 void register_top(CLI::App& app, int& status);
+void register_agent(CLI::App& app, int& status);
 void register_doctor(CLI::App& app, int& status);
 void register_emit(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);

@@ -11,8 +11,8 @@
 namespace windlass::cli {
 
 std::optional<double> parse_duration(std::string_view text) {
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},      {"s", 1},  {"ms", 1e-3},
-                                                            {"us", 1e-6}, {"m", 60}, {"h", 3600}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},   {"s", 1},    {"ms", 1e-3}, {"us", 1e-6},
+                                                            {"m", 60}, {"h", 3600}, {"d", 86400}};
   double number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   if (read.ec != std::errc{}) return std::nullopt;

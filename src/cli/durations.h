@@ -1,4 +1,4 @@
-// Lengths of time as people write them: "2", "2s", "500ms", "1.5m", "1h".
+// Lengths of time as people write them: "2", "2s", "500ms", "1.5m", "1h", "7d".
 #pragma once
 
 #include <cstdint>

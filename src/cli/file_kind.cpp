@@ -10,6 +10,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/say.h"
+#include "cli/store_range.h"
 #include "windlass/bytes.h"
 
 namespace windlass::cli {
@@ -19,6 +20,7 @@ enum class FileKind : std::uint8_t {
   kUnknown,
   kEmpty,
   kProfile,     // pprof, compressed, by its name
+  kStore,       // of windlass agent
   kPerfData,    // of perf record
   kFolded,      // lines "main;f;g 12"
   kSpeedscope,  // JSON of speedscope
@@ -42,6 +44,7 @@ struct Known {
 constexpr Known kKnown[] = {
     {FileKind::kEmpty, "is empty", "", "make it anew"},
     {FileKind::kProfile, "is a profile", "report", ""},
+    {FileKind::kStore, "is a store of profiles", "report", ""},
     {FileKind::kPerfData, "is a recording of perf", "report", ""},
     {FileKind::kFolded, "is a file of folded stacks", "report", ""},
     {FileKind::kSpeedscope, "is a profile in speedscope's format", "report", ""},
@@ -94,6 +97,7 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
   if (text.starts_with("MZ")) return FileKind::kPe;
   if (text.starts_with("Microsoft C/C++ MSF 7.00")) return FileKind::kPdb;
   if (text.starts_with("PERFILE2") || text.starts_with("2ELIFREP")) return FileKind::kPerfData;
+  if (is_store(text)) return FileKind::kStore;
   const bool gzip = text.starts_with("\x1f\x8b");
   if (gzip && path.ends_with(".pb.gz")) return FileKind::kProfile;
   if (gzip ||

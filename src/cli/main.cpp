@@ -21,7 +21,8 @@ namespace {
 // left.
 bool names_no_command(int argc, char** argv) {
   if (argc < 3 || std::string_view(argv[argc - 1]) != "--") return false;
-  return std::string_view(argv[1]) == "record" || std::string_view(argv[1]) == "top";
+  const std::string_view command = argv[1];
+  return command == "record" || command == "top" || command == "agent";
 }
 
 // The parser takes a word that is no subcommand for a missing one.
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
   windlass::cli::register_top(app, status);
+  windlass::cli::register_agent(app, status);
   windlass::cli::register_report(app, status);
   windlass::cli::register_view(app, status);
   windlass::cli::register_walk(app, status);

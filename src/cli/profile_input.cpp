@@ -1,12 +1,16 @@
 #include "cli/profile_input.h"
 
+#include <chrono>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/file_kind.h"
 #include "cli/say.h"
+#include "cli/store_range.h"
 #include "profiler/import/import.h"
+#include "profiler/store/open_store.h"
+#include "profiler/store/read_profile.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -27,9 +31,34 @@ void name_addresses(importer::Imported& imported) {
   symbols::symbolize(imported.profile, how);
 }
 
+// Nothing: says why on stderr, and sets `status`.
+std::optional<TimeSpan> range_of(const StoreFile& file, int& status) {
+  if (file.range.empty()) return TimeSpan{};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  const auto range = parse_range(file.range, static_cast<std::uint64_t>(now_ns));
+  if (range) return range;
+  say("windlass: {} is no range of times. Way out: {}@-1h, or {}@2026-11-27T14:05..2026-11-27T14:10\n", file.range,
+      file.path, file.path);
+  status = kUsage;
+  return std::nullopt;
+}
+
+std::optional<profile::Profile> read_store(const StoreFile& file, int& status) {
+  const auto range = range_of(file, status);
+  if (!range) return std::nullopt;
+  const auto store = store::open_store(file.path);
+  auto profile = store ? store::read_profile(**store, {}, range->from, range->to) : Failure(store.error());
+  if (profile) return std::move(*profile);
+  say_error(file.path, profile.error());
+  status = profile.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command, int& status) {
+  if (const auto store = store_file(file)) return read_store(*store, status);
   auto imported = importer::read_any_file(file);
   if (!imported) {
     status = unreadable_profile(file, command, imported.error());

@@ -27,7 +27,7 @@ std::vector<Process> weighted(const profile::Profile& profile, Weight weight_of_
     const auto& [best, count] = *std::ranges::max_element(
         process.names, {}, [](const auto& name) { return std::pair(name.first.first, name.second); });
     const std::string name = best.second < profile.strings.size() ? profile.strings[best.second] : "[unknown]";
-    processes.push_back({pid, fmt::format("{} (pid {})", name, pid), process.weight});
+    processes.push_back({pid, name, fmt::format("{} (pid {})", name, pid), process.weight});
   }
   std::ranges::stable_sort(processes, std::ranges::greater(), &Process::weight);
   return processes;

@@ -11,9 +11,9 @@ namespace windlass::exporter {
 
 struct Process {
   std::uint32_t pid = 0;
-  // "node (pid 12)": by the name that its main thread, or if that was not seen any of its threads, had in most
-  // samples.
-  std::string name;
+  // The name that its main thread, or if that was not seen any of its threads, had in most samples.
+  std::string comm;
+  std::string name;          // "node (pid 12)"
   std::uint64_t weight = 0;  // of its samples
 };
 

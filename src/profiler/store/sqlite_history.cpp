@@ -1,0 +1,113 @@
+#include "profiler/store/sqlite_history.h"
+
+#include <algorithm>
+#include <string>
+
+#include "profiler/store/sqlite_schema.h"
+
+namespace windlass::store {
+
+namespace {
+
+constexpr std::uint64_t kSlackMinutes = 10;  // between two searches of all contents
+constexpr std::uint64_t kShare = 16;         // of the intervals: deleted at a time if the file is too large
+
+Expected<void> run_with(Database& database, const char* sql, std::uint64_t number) {
+  auto statement = Statement::prepare(database.get(), sql, false);
+  if (!statement) return Failure(statement.error());
+  return statement->bind(number).run();
+}
+
+Expected<void> delete_before(Database& database, std::uint64_t begin_ns) {
+  auto samples = run_with(
+      database, "DELETE FROM samples WHERE interval IN (SELECT id FROM intervals WHERE begin_ns < ?)", begin_ns);
+  if (!samples) return samples;
+  return run_with(database, "DELETE FROM intervals WHERE begin_ns < ?", begin_ns);
+}
+
+// Of pages that have contents.
+Expected<std::uint64_t> used_bytes(Database& database) {
+  return database.number(
+      "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
+      "pragma_freelist_count, pragma_page_size");
+}
+
+Expected<std::uint64_t> oldest(Database& database) {
+  return database.number("SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1");
+}
+
+// Gives all free pages back to the system.
+Expected<void> shrink(Database& database) {
+  auto statement = Statement::prepare(database.get(), "PRAGMA incremental_vacuum", false);
+  if (!statement) return Failure(statement.error());
+  return statement->run();
+}
+
+}  // namespace
+
+Expected<bool> Pruner::delete_aged(Database& database) {
+  const auto end = database.number("SELECT end_ns FROM intervals ORDER BY begin_ns DESC LIMIT 1");
+  if (!end) return Failure(end.error());
+  const auto first = oldest(database);
+  if (!first) return Failure(first.error());
+  const std::uint64_t limit = *end - std::min(*end, keep_.age_ns);
+  if (*first >= limit) return false;
+  if (const auto deleted = delete_before(database, limit); !deleted) return Failure(deleted.error());
+  return true;
+}
+
+// True: some were deleted.
+Expected<bool> Pruner::delete_for_room(Database& database) {
+  bool any = false;
+  for (;;) {
+    const auto used = used_bytes(database);
+    if (!used) return Failure(used.error());
+    if (*used <= keep_.bytes) return any;
+    const auto count = database.number("SELECT count(*) FROM intervals");
+    if (!count) return Failure(count.error());
+    if (*count < 2) return any;
+    const std::uint64_t some = std::max<std::uint64_t>(1, *count / kShare);
+    const auto begin =
+        database.number("SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1 OFFSET " + std::to_string(some));
+    if (!begin) return Failure(begin.error());
+    const auto before = oldest(database);
+    if (!before) return Failure(before.error());
+    if (*begin == *before) return any;  // all began at one time
+    if (const auto deleted = delete_before(database, *begin); !deleted) return Failure(deleted.error());
+    if (const auto collected = collect(database, 0); !collected) return Failure(collected.error());
+    any = true;
+  }
+}
+
+// Deletes contents that were last used before the first interval.
+Expected<void> Pruner::collect(Database& database, std::uint64_t slack_minutes) {
+  const auto first = oldest(database);
+  if (!first) return Failure(first.error());
+  const std::uint64_t minute = *first / kMinuteNs;
+  if (minute < collected_ + slack_minutes || minute == collected_) return {};
+  collected_ = minute;
+  for (const char* sql : {"DELETE FROM stacks WHERE used < ?", "DELETE FROM frames WHERE used < ?",
+                          "DELETE FROM functions WHERE used < ?", "DELETE FROM modules WHERE used < ?",
+                          "DELETE FROM label_sets WHERE used < ?", "DELETE FROM strings WHERE used < ?"})
+    if (const auto deleted = run_with(database, sql, minute); !deleted) return deleted;
+  return database.run("DELETE FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)");
+}
+
+Expected<void> Pruner::prune(Database& database) {
+  bool any = false;
+  if (keep_.age_ns != 0) {
+    const auto deleted = delete_aged(database);
+    if (!deleted) return Failure(deleted.error());
+    any = *deleted;
+    if (any)
+      if (const auto collected = collect(database, kSlackMinutes); !collected) return collected;
+  }
+  if (keep_.bytes != 0) {
+    const auto deleted = delete_for_room(database);
+    if (!deleted) return Failure(deleted.error());
+    any |= *deleted;
+  }
+  return any ? shrink(database) : Expected<void>();
+}
+
+}  // namespace windlass::store

@@ -1,0 +1,229 @@
+// A store in one file of SQLite: the machine's own.
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "profiler/store/batch_rows.h"
+#include "profiler/store/open_store.h"
+#include "profiler/store/sqlite_contents.h"
+#include "profiler/store/sqlite_history.h"
+#include "profiler/store/sqlite_lists.h"
+#include "profiler/store/sqlite_query.h"
+#include "profiler/store/sqlite_schema.h"
+
+namespace windlass::store {
+
+namespace {
+
+using Access = Database::Access;
+
+// What a store needs to be appended to.
+struct Writer {
+  Contents contents;
+  Statement find_interval, add_interval, add_sample;
+  Pruner pruner;
+
+  static Expected<Writer> open(sqlite3* database, const History& keep) {
+    auto contents = Contents::open(database);
+    if (!contents) return Failure(contents.error());
+    auto find =
+        Statement::prepare(database, "SELECT 1 FROM intervals WHERE host = ? AND agent_start_ns = ? AND sequence = ?");
+    auto interval = Statement::prepare(database,
+                                       "INSERT INTO intervals(begin_ns, end_ns, host, agent_start_ns, sequence, "
+                                       "duration_ns, lost, ends_known, events, "
+                                       "comments) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    auto sample = Statement::prepare(database, "INSERT INTO samples VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const auto* statement : {&find, &interval, &sample})
+      if (!*statement) return Failure(statement->error());
+    return Writer{std::move(*contents), std::move(*find), std::move(*interval), std::move(*sample), Pruner(keep)};
+  }
+};
+
+// One batch, within a transaction.
+class Appending {
+ public:
+  Appending(sqlite3* database, Writer& writer, const Batch& batch)
+      : database_(database),
+        writer_(writer),
+        batch_(batch),
+        minute_(batch.begin_ns / kMinuteNs),
+        contents_(writer.contents, batch.profile, minute_) {}
+
+  Expected<bool> is_known() {
+    const BatchId& id = batch_.id;
+    writer_.find_interval.reset();
+    const auto found =
+        writer_.find_interval.bind(std::string_view(id.host)).bind(id.agent_start_ns).bind(id.sequence).step();
+    writer_.find_interval.reset();
+    return found;
+  }
+
+  Expected<void> add(const BatchRows& rows) {
+    if (const auto added = add_interval(); !added) return added;
+    const auto interval = static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_));
+    for (const LabelSet& set : rows.label_sets) {
+      const auto id = writer_.contents.label_set(set, minute_);
+      if (!id) return Failure(id.error());
+      label_sets_.push_back(*id);
+    }
+    for (const auto& stack : rows.stacks) {
+      const auto id = contents_.stack(stack);
+      if (!id) return Failure(id.error());
+      stacks_.push_back(*id);
+    }
+    return add_samples(interval, rows);
+  }
+
+ private:
+  Expected<void> add_interval() {
+    std::string events;
+    put_uleb128(events, batch_.profile.shown_event);
+    for (const profile::Event& event : batch_.profile.events) {
+      const auto id = writer_.contents.event(event);
+      if (!id) return Failure(id.error());
+      events_.push_back(*id);
+      put_uleb128(events, *id);
+    }
+    const std::string comments = bytes_of_texts(batch_.profile.comments);
+    Statement& row = writer_.add_interval;
+    row.bind(batch_.begin_ns).bind(batch_.end_ns).bind(std::string_view(batch_.id.host)).bind(batch_.id.agent_start_ns);
+    row.bind(batch_.id.sequence).bind(batch_.profile.duration_ns).bind(batch_.profile.lost);
+    row.bind(std::uint64_t{batch_.profile.ends_known}).bind(std::as_bytes(std::span(events)));
+    return row.bind(std::as_bytes(std::span(comments))).run();
+  }
+
+  // Two stacks of the profile are one in the store if their locations have equal contents.
+  Expected<void> add_samples(std::uint64_t interval, const BatchRows& rows) {
+    using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint8_t, std::uint8_t>;
+    std::map<Key, Sums> sums;  // in the order of the table
+    for (const BatchRow& row : rows.rows) {
+      Sums& to = sums[{events_[row.event], label_sets_[row.labels], stacks_[row.stack], row.end, row.certainty}];
+      if (!add_to(to, row.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
+    }
+    for (const auto& [key, sum] : sums) {
+      const auto& [event, labels, stack, end, certainty] = key;
+      Statement& row = writer_.add_sample;
+      row.bind(interval).bind(event).bind(labels).bind(stack).bind(std::uint64_t{end}).bind(std::uint64_t{certainty});
+      if (const auto added = row.bind(sum.count).bind(sum.value).run(); !added) return added;
+    }
+    return {};
+  }
+
+  sqlite3* database_;
+  Writer& writer_;
+  const Batch& batch_;
+  std::uint64_t minute_;
+  BatchContents contents_;
+  std::vector<std::uint64_t> events_, label_sets_, stacks_;  // ids
+};
+
+class SqliteStore final : public ProfileStore {
+ public:
+  SqliteStore(Database&& database, std::optional<Writer>&& writer)
+      : database_(std::move(database)), writer_(std::move(writer)) {}
+
+  Expected<bool> append(const Batch& batch) override {
+    if (!writer_) return fail(ErrorCode::kUnsupported, kReadOnly, 0);
+    const auto rows = rows_of(batch);
+    if (!rows) return Failure(rows.error());
+    auto transaction = Transaction::begin(database_);
+    if (!transaction) return Failure(transaction.error());
+    Appending appending(database_.get(), *writer_, batch);
+    const auto known = appending.is_known();
+    if (!known) return known;
+    if (*known) return false;
+    if (const auto added = appending.add(*rows); !added) return Failure(added.error());
+    if (const auto pruned = writer_->pruner.prune(database_); !pruned) return Failure(pruned.error());
+    if (const auto committed = transaction->commit(); !committed) return Failure(committed.error());
+    return true;
+  }
+  Expected<std::vector<std::string>> labels() override { return query_labels(database_.get()); }
+  Expected<std::vector<std::string>> values(std::string_view label) override {
+    return query_values(database_.get(), label);
+  }
+  Expected<std::vector<Series>> series(const Filter& filter, std::uint64_t from, std::uint64_t to,
+                                       std::uint64_t step) override {
+    return query_series(database_.get(), filter, from, to, step);
+  }
+  Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
+    return query_stacks(database_.get(), filter, from, to);
+  }
+  Expected<Frames> frames(std::span<const std::uint64_t> stacks) override {
+    return query_frames(database_.get(), stacks);
+  }
+
+ private:
+  Database database_;
+  std::optional<Writer> writer_;
+};
+
+// Of an empty file: the tables. Another program may be making them.
+Expected<void> make_tables(Database& database, int busy_ms) {
+  for (const char* sql : {"PRAGMA auto_vacuum=INCREMENTAL", "PRAGMA page_size=4096"})
+    if (const auto set = database.run(sql); !set) return set;
+  auto wal = database.run("PRAGMA journal_mode=WAL");
+  for (int waited = 0; !wal && wal.error().detail == EBUSY && waited < busy_ms; waited += 10) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // SQLite does not wait for this lock
+    wal = database.run("PRAGMA journal_mode=WAL");
+  }
+  if (!wal) return wal;
+  auto transaction = Transaction::begin(database);
+  if (!transaction) return Failure(transaction.error());
+  const auto tables = database.number("SELECT count(*) FROM sqlite_schema");
+  if (!tables) return Failure(tables.error());
+  if (*tables != 0) return {};
+  const std::string numbers = "PRAGMA application_id=" + std::to_string(kApplicationId) +
+                              "; PRAGMA user_version=" + std::to_string(kStoreVersion);
+  for (const char* sql : {kSchema, numbers.c_str()})
+    if (const auto made = database.run(sql); !made) return made;
+  return transaction->commit();
+}
+
+Expected<void> check_kind(Database& database) {
+  const auto application = database.number("PRAGMA application_id");
+  if (!application) return Failure(application.error());
+  if (*application != kApplicationId) return fail(ErrorCode::kMalformed, kOtherProgram, 0);
+  const auto version = database.number("PRAGMA user_version");
+  if (!version) return Failure(version.error());
+  if (*version != kStoreVersion) return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
+  // Views and triggers could run for ever.
+  const auto foreign = database.number("SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')");
+  if (!foreign) return Failure(foreign.error());
+  if (*foreign != 0) return fail(ErrorCode::kMalformed, kDamaged, 0);
+  return {};
+}
+
+Expected<void> prepare_file(Database& database, const StoreOptions& options) {
+  if (options.write) {
+    const auto tables = database.number("SELECT count(*) FROM sqlite_schema");
+    if (!tables) return Failure(tables.error());
+    if (*tables == 0)
+      if (const auto made = make_tables(database, options.busy_ms); !made) return made;
+  }
+  if (const auto kind = check_kind(database); !kind) return kind;
+  if (!options.write) return database.run("BEGIN");
+  for (const char* sql : {"PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=4194304"})
+    if (const auto set = database.run(sql); !set) return set;
+  return {};
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<ProfileStore>> open_store(const std::string& path, const StoreOptions& options) {
+  auto database = Database::open(path, options.write ? Access::kWrite : Access::kRead, options.busy_ms);
+  if (!database) return Failure(database.error());
+  if (const auto prepared = prepare_file(*database, options); !prepared) return Failure(prepared.error());
+  std::optional<Writer> writer;
+  if (options.write) {
+    auto opened = Writer::open(database->get(), options.keep);
+    if (!opened) return Failure(opened.error());
+    writer.emplace(std::move(*opened));
+  }
+  return std::unique_ptr<ProfileStore>(std::make_unique<SqliteStore>(std::move(*database), std::move(writer)));
+}
+
+}  // namespace windlass::store

@@ -1,0 +1,169 @@
+// `windlass agent`: no sample is missing in the store, none is there twice, and nothing that goes wrong ends the
+// recording.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/export/pprof.h"
+#include "profiler/store/open_store.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+#include "support/store_contract.h"
+
+namespace windlass::test {
+namespace {
+
+constexpr const char* kBusy = "timeout 7 sh -c 'while :; do :; done'";
+
+class AgentStore : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+    folder_ = ::testing::TempDir() + fmt::format("windlass-agent-store-{}", getpid());
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ + "/profiles.db";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  CommandResult agent(const std::string& options, const std::string& before = "") {
+    return run(fmt::format("{} {} agent --store {} {} 2>&1", before, WINDLASS_COMMAND, path_, options));
+  }
+  // "windlass: 12 of 13 samples are in FILE, of 4 intervals"
+  static std::vector<unsigned long> numbers_of(const std::string& output) {
+    const std::size_t at = output.rfind(" samples are in ");
+    const std::size_t line = output.rfind("windlass: ", at);
+    std::vector<unsigned long> numbers(3);
+    if (at == std::string::npos ||
+        std::sscanf(output.c_str() + line, "windlass: %lu of %lu samples are in %*[^,], of %lu", &numbers[0],
+                    &numbers[1], &numbers[2]) != 3)
+      ADD_FAILURE() << output;
+    return numbers;
+  }
+  store::Stacks all() {
+    const auto store = store::open_store(path_);
+    EXPECT_TRUE(store.has_value()) << store.error().text();
+    auto stacks = (*store)->stacks({}, 0, ~std::uint64_t{0});
+    EXPECT_TRUE(stacks.has_value());
+    return std::move(*stacks);
+  }
+  static std::uint64_t count_of(const store::Stacks& stacks) {
+    std::uint64_t sum = 0;
+    for (const auto& stack : stacks.stacks) sum += stack.sums.count;
+    return sum;
+  }
+
+  std::string folder_, path_;
+};
+
+TEST_F(AgentStore, HasWhatTheRecorderCounted) {
+  const CommandResult done = agent("-F 97 --interval 2s --host here -- " + std::string(kBusy));
+  EXPECT_EQ(done.status, 0) << done.output;
+  const auto numbers = numbers_of(done.output);
+  EXPECT_EQ(numbers[0], numbers[1]) << done.output;
+  EXPECT_GT(numbers[0], 100u);
+  EXPECT_GE(numbers[2], 3u);
+  const store::Stacks stacks = all();
+  EXPECT_EQ(count_of(stacks), numbers[0]);
+  EXPECT_EQ(stacks.intervals, numbers[2]);
+  for (const auto& set : stacks.label_sets) EXPECT_EQ(set.host, "here");
+
+  sqlite3* database = nullptr;
+  sqlite3_stmt* gaps = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_prepare_v2(
+                database,
+                "SELECT count(*) FROM intervals a WHERE sequence > 0 AND NOT EXISTS (SELECT 1 FROM intervals b WHERE "
+                "b.end_ns = a.begin_ns)",
+                -1, &gaps, nullptr),
+            SQLITE_OK);
+  ASSERT_EQ(sqlite3_step(gaps), SQLITE_ROW);
+  EXPECT_EQ(sqlite3_column_int(gaps, 0), 0) << "an interval does not begin where the one before ends";
+  sqlite3_finalize(gaps);
+  sqlite3_close(database);
+
+  const CommandResult report = run(fmt::format("{} report --folded {}@-1h 2>&1", WINDLASS_COMMAND, path_));
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_NE(report.output.find("sh;"), std::string::npos) << report.output.substr(0, 2000);
+  EXPECT_EQ(run(fmt::format("{} report --diff {}@-1h {}@-1h 2>&1", WINDLASS_COMMAND, path_, path_)).status, 0);
+  EXPECT_EQ(run(fmt::format("{} report {}@yesterday 2>&1", WINDLASS_COMMAND, path_)).status, 2);
+}
+
+TEST_F(AgentStore, ASignalWritesTheLastInterval) {
+  const CommandResult done = agent("-a --interval 1h", "timeout -s TERM 4");
+  const auto numbers = numbers_of(done.output);
+  EXPECT_EQ(numbers[2], 1u) << done.output;
+  EXPECT_EQ(numbers[0], numbers[1]) << done.output;
+  EXPECT_EQ(count_of(all()), numbers[0]);
+  // A second agent goes on in the same file.
+  const auto more = numbers_of(agent("-a --interval 1s --duration 3").output);
+  EXPECT_EQ(count_of(all()), numbers[0] + more[0]);
+}
+
+TEST_F(AgentStore, ALockedStoreDoesNotStopTheRecording) {
+  ASSERT_TRUE(store::open_store(path_, {.write = true, .keep = {}}).has_value());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  CommandResult done;
+  std::thread agents([&] { done = agent("-a -F 97 --interval 1s --duration 12"); });
+  std::this_thread::sleep_for(std::chrono::seconds(9));
+  sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr);
+  sqlite3_close(other);
+  agents.join();
+  EXPECT_EQ(done.status, 0) << done.output;
+  EXPECT_NE(done.output.find("another program has locked the store"), std::string::npos) << done.output;
+  const auto numbers = numbers_of(done.output);
+  EXPECT_EQ(numbers[0], numbers[1]) << done.output;
+  EXPECT_EQ(count_of(all()), numbers[0]);
+}
+
+TEST_F(AgentStore, TellsTheServiceManager) {
+  const std::string name = folder_ + "/notify";
+  const int receiver = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  name.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(receiver, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  agent("-a --duration 3", fmt::format("env NOTIFY_SOCKET={} WATCHDOG_USEC=5000000", name));
+  std::vector<std::string> told;
+  char text[64];
+  for (ssize_t got; (got = recv(receiver, text, sizeof text, MSG_DONTWAIT)) > 0;)
+    told.emplace_back(text, static_cast<std::size_t>(got));
+  close(receiver);
+  ASSERT_GE(told.size(), 4u);
+  EXPECT_EQ(told.front(), "READY=1");
+  EXPECT_EQ(told[1], "WATCHDOG=1");
+  EXPECT_EQ(told.back(), "STOPPING=1");
+}
+
+// What the contract test does with profiles that are made by rule.
+TEST_F(AgentStore, ARecordingIsReadAsItWasWritten) {
+  const std::string file = folder_ + "/p.pb.gz";
+  run(fmt::format("{} record -a -F 499 --off-cpu --duration 3 -o {} 2>&1", WINDLASS_COMMAND, file));
+  auto recorded = exporter::read_pprof_file(file);
+  ASSERT_TRUE(recorded.has_value());
+  ASSERT_GT(recorded->samples.size(), 50u);
+  auto store = store::open_store(path_, {.write = true, .keep = {}});
+  ASSERT_TRUE(store.has_value());
+  windlass::testing::expect_round_trip(**store, windlass::testing::batch_at(0, windlass::testing::tidied(*recorded)));
+  windlass::testing::StoreReference reference;
+  reference.append(windlass::testing::batch_at(0, *recorded));
+  windlass::testing::KeptBatch again = windlass::testing::batch_at(1, *recorded, "host-b");
+  ASSERT_TRUE((*store)->append(again.batch()).value_or(false));
+  reference.append(again);
+  for (const store::Filter& filter : {store::Filter{}, {"off-cpu", {}}, {"cpu", {{"host", "host-b"}}}})
+    windlass::testing::expect_same_answers(**store, reference, filter, windlass::testing::kStart,
+                                           windlass::testing::kStart + 2 * windlass::testing::kTenSeconds);
+}
+
+}  // namespace
+}  // namespace windlass::test

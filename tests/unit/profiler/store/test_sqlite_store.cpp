@@ -1,0 +1,236 @@
+// The store in a file: history, several writers, and files that are no store.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "profiler/store/content_hash.h"
+#include "profiler/store/open_store.h"
+#include "support/store_contract.h"
+
+namespace windlass::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SqliteStore : public ::testing::Test {
+ protected:
+  ~SqliteStore() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<store::ProfileStore> writer(const store::History& keep = {}) {
+    auto opened = store::open_store(path_, {.write = true, .keep = keep});
+    EXPECT_TRUE(opened.has_value()) << opened.error().text();
+    return std::move(*opened);
+  }
+  Error refusal(bool write) {
+    const auto opened = store::open_store(path_, {.write = write, .keep = {}, .busy_ms = 50});
+    return opened ? Error{ErrorCode::kNotFound, "none", 0, 0} : opened.error();
+  }
+  std::uint64_t number(const std::string& sql) {
+    sqlite3* database = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    EXPECT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_prepare_v2(database, sql.c_str(), -1, &statement, nullptr), SQLITE_OK) << sql;
+    EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW) << sql;
+    const auto value = static_cast<std::uint64_t>(sqlite3_column_int64(statement, 0));
+    sqlite3_finalize(statement);
+    sqlite3_close(database);
+    return value;
+  }
+  void execute(const std::string& sql) {
+    sqlite3* database = nullptr;
+    EXPECT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(database);
+    sqlite3_close(database);
+  }
+
+  fs::path folder_ = store_folder("windlass-sqlite-");
+  std::string path_ = folder_ / "profiles.db";
+};
+
+// Many stacks that only this number has.
+profile::Profile own_profile(std::uint32_t number) {
+  profile::Profile p = synthetic_profile({.samples = 300, .functions = 100, .stacks = 200}, number);
+  for (profile::Function& function : p.functions) function.name += "#" + std::to_string(number);
+  return p;
+}
+
+TEST_F(SqliteStore, EqualContentsAreKeptOnce) {
+  const auto store = writer();
+  for (std::uint64_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(store->append(batch_at(i, synthetic_profile()).batch()).value_or(false));
+  const auto stacks = number("SELECT count(*) FROM stacks"), frames = number("SELECT count(*) FROM frames");
+  EXPECT_GT(stacks, 500u);
+  EXPECT_LE(stacks, 2000u);
+  EXPECT_EQ(number("SELECT count(*) FROM samples"), 3 * number("SELECT count(*) FROM samples WHERE interval = 1"));
+  ASSERT_TRUE(store->append(batch_at(3, synthetic_profile()).batch()).value_or(false));
+  EXPECT_EQ(number("SELECT count(*) FROM stacks"), stacks);
+  EXPECT_EQ(number("SELECT count(*) FROM frames"), frames);
+}
+
+TEST_F(SqliteStore, HistoryIsBoundedByAge) {
+  const auto store = writer({.age_ns = 5 * 60'000'000'000, .bytes = 0});
+  StoreReference reference;
+  for (std::uint32_t i = 0; i < 60; ++i) {  // a minute each
+    KeptBatch batch = batch_at(6 * std::uint64_t{i}, own_profile(i));
+    batch.end_ns = batch.begin_ns + 6 * kTenSeconds;
+    ASSERT_TRUE(store->append(batch.batch()).value_or(false));
+    if (i >= 55) reference.append(batch);
+  }
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 5u);
+  expect_same_answers(*store, reference, {}, kStart, kStart + 360 * kTenSeconds);
+  // Contents are searched every ten minutes, so at most fifteen minutes' are there.
+  EXPECT_LE(number("SELECT count(*) FROM functions"), 16 * 100u);
+  EXPECT_EQ(number("SELECT count(*) FROM stacks WHERE id IN (SELECT stack FROM samples)"),
+            number("SELECT count(DISTINCT stack) FROM samples"));
+  EXPECT_EQ(number("SELECT count(*) FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)"), 0u);
+}
+
+TEST_F(SqliteStore, HistoryIsBoundedBySize) {
+  constexpr std::uint64_t kSize = 1 << 20;
+  const auto store = writer({.age_ns = 0, .bytes = kSize});
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    ASSERT_TRUE(store->append(batch_at(6 * std::uint64_t{i}, own_profile(i)).batch()).value_or(false));
+    EXPECT_LE(number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"), kSize);
+  }
+  execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  EXPECT_LE(fs::file_size(path_), kSize);
+  EXPECT_GT(number("SELECT count(*) FROM intervals"), 3u);
+  const auto newest = store::read_profile(*store, {}, kStart + 354 * kTenSeconds, kStart + 355 * kTenSeconds);
+  ASSERT_TRUE(newest.has_value()) << newest.error().text();
+  EXPECT_EQ(newest->samples.size(), tidied(own_profile(59)).samples.size());
+}
+
+TEST_F(SqliteStore, TwoWritersAtOnce) {
+  constexpr std::uint64_t kEach = 20;
+  const auto append_all = [&](const std::string& host) {
+    const auto store = writer();
+    for (std::uint64_t i = 0; i < kEach; ++i) {
+      const auto appended =
+          store->append(batch_at(i, RandomProfiles(static_cast<std::uint32_t>(i)).make(60), host).batch());
+      ASSERT_TRUE(appended.has_value()) << appended.error().text();
+    }
+  };
+  std::thread other([&] { append_all("host-b"); });
+  append_all("host-a");
+  other.join();
+  StoreReference reference;
+  for (const char* host : {"host-a", "host-b"})
+    for (std::uint64_t i = 0; i < kEach; ++i)
+      reference.append(batch_at(i, RandomProfiles(static_cast<std::uint32_t>(i)).make(60), host));
+  expect_same_answers(*writer(), reference, {}, kStart, kStart + kEach * kTenSeconds);
+}
+
+TEST_F(SqliteStore, AReaderSeesOneMoment) {
+  const auto store = writer();
+  ASSERT_TRUE(store->append(batch_at(0, events_profile()).batch()).value_or(false));
+  const auto reader = store::open_store(path_);
+  ASSERT_TRUE(reader.has_value());
+  EXPECT_EQ((*reader)->stacks({}, 0, ~std::uint64_t{0})->intervals, 1u);
+  ASSERT_TRUE(store->append(batch_at(1, events_profile()).batch()).value_or(false));
+  EXPECT_EQ((*reader)->stacks({}, 0, ~std::uint64_t{0})->intervals, 1u);
+  EXPECT_EQ((*reader)->append(batch_at(2, events_profile()).batch()).error().code, ErrorCode::kUnsupported);
+}
+
+TEST_F(SqliteStore, FilesThatAreNoStoreAreRefused) {
+  EXPECT_EQ(refusal(false).detail, static_cast<std::uint64_t>(ENOENT));
+  std::ofstream(path_) << std::string(8192, 'x');
+  EXPECT_EQ(std::string(refusal(true).what), "not a store. Way out: name another file");
+  fs::remove(path_);
+  execute("CREATE TABLE t(a); PRAGMA user_version=1");
+  EXPECT_NE(std::string(refusal(true).what).find("another program"), std::string::npos);
+  EXPECT_EQ(number("SELECT count(*) FROM sqlite_schema"), 1u);  // as it was
+  fs::remove(path_);
+  writer();
+  execute("PRAGMA user_version=2");
+  EXPECT_EQ(refusal(false).code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal(true).detail, 2u);
+  execute("PRAGMA user_version=1; DROP TABLE samples; CREATE VIEW samples AS SELECT 1");
+  EXPECT_EQ(refusal(false).code, ErrorCode::kMalformed);
+}
+
+TEST_F(SqliteStore, ADamagedFileIsAnErrorOrAnAnswer) {
+  {
+    const auto store = writer();
+    for (std::uint64_t i = 0; i < 3; ++i)
+      ASSERT_TRUE(store->append(batch_at(i, synthetic_profile({.samples = 300})).batch()).value_or(false));
+  }
+  execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  std::string bytes;
+  {
+    std::ifstream in(path_, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  std::mt19937 random(4);
+  int refused = 0;
+  for (int round = 0; round < 100; ++round) {
+    std::string damaged = bytes;
+    for (int i = 0; i < 200; ++i) damaged[100 + random() % (damaged.size() - 100)] = static_cast<char>(random());
+    fs::remove(path_ + "-wal");
+    fs::remove(path_ + "-shm");
+    std::ofstream(path_, std::ios::binary) << damaged;
+    const auto store = store::open_store(path_);
+    const auto read = store ? store::read_profile(**store, {}, 0, ~std::uint64_t{0}) : Failure(store.error());
+    refused += read ? 0 : 1;
+    if (store) (void)(*store)->series({}, kStart, kStart + 3 * kTenSeconds, kTenSeconds);
+    if (store) (void)(*store)->labels();
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(SqliteStore, ALockIsWaitedForAndThenAnError) {
+  writer();
+  const auto store = store::open_store(path_, {.write = true, .keep = {}, .busy_ms = 50});
+  ASSERT_TRUE(store.has_value());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const KeptBatch batch = batch_at(0, events_profile());
+  EXPECT_EQ((*store)->append(batch.batch()).error().detail, static_cast<std::uint64_t>(EBUSY));
+  EXPECT_EQ((*store)->stacks({}, 0, ~std::uint64_t{0})->intervals, 0u);  // readers are not held up
+  sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr);
+  sqlite3_close(other);
+  EXPECT_TRUE((*store)->append(batch.batch()).value_or(false));
+}
+
+// A limit of the file's size is to SQLite as a full disk is.
+TEST_F(SqliteStore, ABatchThatFindsNoRoomLeavesNothing) {
+  const auto store = writer();
+  ASSERT_TRUE(store->append(batch_at(0, events_profile()).batch()).value_or(false));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = fs::file_size(path_ + "-wal") + 8192, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const KeptBatch large = batch_at(1, synthetic_profile());
+  const auto appended = store->append(large.batch());
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_FALSE(appended.has_value());
+  EXPECT_EQ(appended.error().code, ErrorCode::kSystem);
+  StoreReference reference;
+  reference.append(batch_at(0, events_profile()));
+  expect_same_answers(*store, reference, {}, kStart, kStart + 9 * kTenSeconds);
+  EXPECT_TRUE(store->append(large.batch()).value_or(false));
+  reference.append(large);
+  expect_same_answers(*store, reference, {}, kStart, kStart + 9 * kTenSeconds);
+}
+
+// Files keep these: the numbers must not change.
+TEST(StoreContentHash, IsTheSameEverywhere) {
+  const auto hex = [](const store::HashBytes& bytes) {
+    std::string text;
+    for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    return text;
+  };
+  EXPECT_EQ(hex(store::ContentHash().add("main").add(std::uint64_t{7}).bytes()), "b597b6f2721c42ddacde5309cf0789ae");
+  EXPECT_NE(store::ContentHash().add("ab").add("c").bytes(), store::ContentHash().add("a").add("bc").bytes());
+}
+
+}  // namespace
+}  // namespace windlass::testing
