@@ -25,8 +25,8 @@ struct wl_trail {
   __u32 tid;
   __u32 space;
   __u32 count;
-  __u32 tgid;                /* Of `process`; 0: that is not known. */
-  __u32 keeps_x;             /* The thread's walks need the extra register. */
+  __u32 tgid;    /* Of `process`; 0: that is not known. */
+  __u32 keeps_x; /* The thread's walks need the extra register. */
   __u32 reserved;
   __u64 changes;             /* The value of wl_process_changes for which `process` holds. */
   struct wl_process process; /* What the maps say. */

@@ -146,7 +146,7 @@ struct wl_unwind {
   __u32 looked_up; /* The rule was not in the memo. */
   __u32 keeps_x;   /* The extra register is loaded wherever it was saved (windlass_memo.h). */
   __u32 unused;
-  __u64 managed;   /* Without a rule: the table of the code manager that may have a rule; 0: none. */
+  __u64 managed; /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
   struct wl_rule rule; /* Of managed code. */
   __u64 plain;         /* The rule of the last step as the memo has it, if that is a plain one; 0: it is not. */

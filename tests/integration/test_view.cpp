@@ -124,7 +124,8 @@ TEST_F(ViewCommand, NobodyElseGetsThePage) {
 TEST_F(ViewCommand, OtherUsersAreNotHeard) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to be several users";
   ASSERT_EQ(test::run("chmod 755 " + directory_ + " && chmod 644 " + file_).status, 0);
-  ASSERT_NO_FATAL_FAILURE(start({"/usr/bin/setpriv", "--reuid=65534", "--clear-groups", WINDLASS_COMMAND, "view", file_}));
+  ASSERT_NO_FATAL_FAILURE(
+      start({"/usr/bin/setpriv", "--reuid=65534", "--clear-groups", WINDLASS_COMMAND, "view", file_}));
   const auto asked_by = [&](uid_t user) {
     EXPECT_EQ(::seteuid(user), 0);
     const std::string answer = ask(port_, get(path_));
