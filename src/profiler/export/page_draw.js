@@ -11,6 +11,7 @@ const boxLabel = (box, room) => {
   return shortened(nameOf(box.frame), room, box.frame >= 0 ? names.frames[box.frame].plain : undefined);
 };
 
+const THIN = 3;  // pixels: a gap on each side would leave nothing of the box
 function showBoxes(answer, by, searching) {
   drawn = answer.drawn;
   drawn.everywhere = answer.everywhere;
@@ -20,6 +21,7 @@ function showBoxes(answer, by, searching) {
   drawn.boxes.forEach((box, i) => {
     const frame = element("div", undefined, "frame"), pixels = box.above ? width : box.n * scale;
     if (box.above) frame.classList.add("above");
+    if (pixels < THIN) frame.classList.add("thin");
     if (box.truncated) frame.classList.add("truncated");
     if (box.differs && box.a === 0) frame.classList.add("new");
     if (box.differs && box.b === 0) frame.classList.add("gone");
