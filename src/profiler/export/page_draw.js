@@ -21,12 +21,12 @@ function showBoxes(answer, by, searching) {
   drawn.boxes.forEach((box, i) => {
     const frame = element("div", undefined, "frame"), pixels = box.above ? width : box.n * scale;
     if (box.above) frame.classList.add("above");
-    if (pixels < THIN) frame.classList.add("thin");
     if (box.truncated) frame.classList.add("truncated");
     if (box.differs && box.a === 0) frame.classList.add("new");
     if (box.differs && box.b === 0) frame.classList.add("gone");
     if (box.match) frame.classList.add("match");
     else frame.style.backgroundColor = colourOf(box, by, searching);
+    if (pixels < THIN) frame.classList.add("thin");
     frame.style.left = `${box.above ? 0 : box.x * scale}px`;
     frame.style.top = `${box.depth * ROW}px`;
     frame.style.width = `${pixels}px`;
