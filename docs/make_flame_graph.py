@@ -96,6 +96,7 @@ def main(arguments):
         with page.open("wb") as out:
             subprocess.run([windlass, "report", "--html", "profile.pb.gz"], stdout=out, **here)
         shown = Browser(browser, f"{folder}/browser")
+        shown.call("Emulation.setScrollbarsHidden", hidden=True)
         shown.open(f"file://{page}", (WIDTH, HEIGHT))
         shown.wait("the page does not draw", "document.querySelectorAll('.frame').length")
         png = with_palette(base64.b64decode(shown.call("Page.captureScreenshot")["data"]))

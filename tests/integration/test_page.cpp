@@ -254,6 +254,24 @@ TEST_F(Page, TheMiddleOfALongNameIsLeftOut) {
   EXPECT_TRUE(label.starts_with("company::") && label.ends_with("::Parser<…>::run_fast")) << label;
 }
 
+// A narrow box has room for the function alone.
+TEST_F(Page, ANarrowBoxShowsTheFunction) {
+  shown(tricky_profile());
+  const auto name = [&](const std::string& full, int width) {
+    return browser_->text(fmt::format("shortened({}, {})", nlohmann::json(full).dump(), width));
+  };
+  EXPECT_EQ(name("windlass::exporter::Frames::path_of", 8), "path_of");
+  EXPECT_EQ(name("windlass::exporter::Frames::path_of", 16), "Frames::path_of");
+  EXPECT_EQ(name("void std::__introsort_loop<long, int>", 18), "__introsort_loop");
+  EXPECT_EQ(name("std::vector<int, std::allocator<int>>::size", 12), "vector::size");
+  EXPECT_EQ(name("int* std::copy<int>::operator()", 11), "operator()");
+  EXPECT_EQ(name("(anonymous namespace)::sorted", 9), "sorted");
+  EXPECT_EQ(name("v8::internal::compiler::ReduceTopOfAll", 8), "Re…OfAll");
+  EXPECT_EQ(name("<alloc::Vec as Drop>::drop", 7), "drop");
+  EXPECT_EQ(name("<module>", 6), "<…>");
+  EXPECT_EQ(name("(12 narrower functions)", 12), "(12…nctions)");
+}
+
 TEST_F(Page, ColoursHaveALegend) {
   auto profile = testing::synthetic_profile();
   for (const char* colour : {"module", "kind", "certainty"}) {

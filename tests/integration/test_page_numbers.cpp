@@ -352,6 +352,11 @@ TEST_F(PageNumbers, TheFlameChartShowsThreadsThatRestMuch) {
       browser_->value("drawn.boxes.filter((box) => box.depth === 0).reduce((sum, box) => sum + box.n, 0) / drawn.whole")
           .get<double>(),
       0.05, 0.005);
+  EXPECT_EQ(browser_->value("[...document.querySelectorAll('#chart .frame')].filter((one) => "
+                            "parseFloat(getComputedStyle(one).borderLeftWidth) * 2 >= "
+                            "one.getBoundingClientRect().width).length"),
+            0)
+      << "boxes that are all border";
 }
 
 // As large as profiles come. The times are printed, not asserted.

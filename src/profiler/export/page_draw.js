@@ -11,6 +11,7 @@ const boxLabel = (box, room) => {
   return shortened(nameOf(box.frame), room, box.frame >= 0 ? names.frames[box.frame].plain : undefined);
 };
 
+const THIN = 3;  // pixels: a gap on each side would leave nothing of the box
 function showBoxes(answer, by, searching) {
   drawn = answer.drawn;
   drawn.everywhere = answer.everywhere;
@@ -25,6 +26,7 @@ function showBoxes(answer, by, searching) {
     if (box.differs && box.b === 0) frame.classList.add("gone");
     if (box.match) frame.classList.add("match");
     else frame.style.backgroundColor = colourOf(box, by, searching);
+    if (pixels < THIN) frame.classList.add("thin");
     frame.style.left = `${box.above ? 0 : box.x * scale}px`;
     frame.style.top = `${box.depth * ROW}px`;
     frame.style.width = `${pixels}px`;

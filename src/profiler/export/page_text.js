@@ -47,6 +47,15 @@ function withoutTemplateArguments(name) {
   }
   return depth === 0 ? result : name;
 }
+// As many of the last parts of a::b::c as fit, one at least, without a return type. "[unknown]" is no such name.
+const NARROW = 24;
+function lastParts(name, width) {
+  if (/^[[(][^:]*$/.test(name)) return name;
+  const parts = name.split("::"), own = parts.pop();
+  let text = own.includes("operator") ? own : own.slice(own.lastIndexOf(" ") + 1);
+  while (parts.length && parts[parts.length - 1] && !parts[parts.length - 1].includes(" ") && text.length + 2 + parts[parts.length - 1].length <= width) text = `${parts.pop()}::${text}`;
+  return text;
+}
 // At most so many characters: without parameters, then template arguments, then with the middle left out. The end of a
 // name tells functions apart.
 function shortened(name, width, withoutParameters) {
@@ -55,6 +64,8 @@ function shortened(name, width, withoutParameters) {
   if (text.length > width) text = withoutTemplateArguments(text);
   if (text.length <= width) return text;
   if (width < 4) return "";
+  if (width < NARROW) text = lastParts(text.replaceAll("<…>", ""), width) || text;
+  if (text.length <= width) return text;
   const head = Math.floor((width - 1) / 3);
   return text.slice(0, head) + "…" + text.slice(text.length - (width - 1 - head));
 }
