@@ -91,7 +91,8 @@ std::string complete_arguments(const McpTool& tool, Json& arguments) {
     if (argument.required && !arguments.contains(argument.name))
       return fmt::format("{} needs the argument {}", tool.name, argument.name);
     // An empty text chooses nothing, and an option `--x=` would take the next word.
-    if (const auto given = arguments.find(argument.name); given != arguments.end() && *given == "")
+    if (const auto given = arguments.find(argument.name);
+        given != arguments.end() && given->is_string() && text_of(*given).empty())
       arguments.erase(given);
     if (!argument.default_value.is_null() && !arguments.contains(argument.name))
       arguments[argument.name] = argument.default_value;

@@ -3,6 +3,8 @@
 #include <linux/perf_event.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -48,8 +50,12 @@ class PerfDataReader {
         if (first_time_ == 0) first_time_ = record.time;
         last_time_ = record.time;
       }
+      builder_.count(unwinder_.take_work());
       if (!builder_.has_room()) break;
     }
+    builder_.sort_events([this](std::uint32_t number) {
+      return static_cast<std::uint64_t>(std::ranges::find(events_, number) - events_.begin());
+    });
     auto profile = builder_.profile();
     if (!profile) return Failure(profile.error());
     PerfProfile result{.profile = std::move(*profile)};
@@ -85,8 +91,22 @@ class PerfDataReader {
     if (!name.empty()) sample.comm = builder_.string(name);
     add_kernel(*parsed);
     add_user(*parsed, attr);
-    builder_.add(sample, record.time != 0 ? std::optional(record.time) : std::nullopt);
+    const auto time = record.time != 0 ? std::optional(record.time) : std::nullopt;
+    builder_.add(sample, time);
+    for (const PerfReadValue& member : parsed->group) add_member(parsed->attr, member, time);
     return {};
+  }
+
+  // Of `perf record -e '{a,b}:S'`: only the leader `a` takes samples, each with what the others have counted so far.
+  void add_member(std::uint32_t leader, const PerfReadValue& member, std::optional<std::uint64_t> time) {
+    const std::uint32_t attr = attr_of(file_, member.id);
+    if (attr == leader) return;
+    const std::uint64_t before = std::exchange(counted_[member.id], member.value);
+    if (member.value <= before) return;
+    sample_.event = event_of(attr);
+    sample_.value = member.value - before;
+    sample_.count = is_clock(file_.attrs[attr]) ? 1 : sample_.value;
+    builder_.add(sample_, time);
   }
 
   void add_kernel(const PerfSampleRecord& parsed) {
@@ -183,8 +203,9 @@ class PerfDataReader {
   PerfProcesses processes_;
   PerfCode code_;
   PerfUnwinder unwinder_;
-  std::vector<std::uint32_t> events_;  // of each attribute; kNone: no sample yet
-  profile::Sample sample_;             // at hand
+  std::vector<std::uint32_t> events_;                         // of each attribute; kNone: no sample yet
+  std::unordered_map<std::uint64_t, std::uint64_t> counted_;  // by members of groups so far, by id
+  profile::Sample sample_;                                    // at hand
   std::uint64_t first_time_ = 0, last_time_ = 0;
   bool asked_kernel_ = false, is_running_kernel_ = false;
 };

@@ -41,8 +41,7 @@ Expected<void> PerfProcesses::apply(ByteView record) {
       names_[*tid] = std::string(*name);
       if ((header->misc & kMiscCommExec) != 0) {
         Process& process = processes_[*pid];
-        in_all_ -= process.mappings.size();
-        process.mappings.clear();
+        process.mappings = std::make_shared<Mappings>();
         process.version = ++versions_;
       }
       return {};
@@ -94,19 +93,20 @@ Expected<void> PerfProcesses::map(ByteView record, bool second) {
 }
 
 void PerfProcesses::fork(std::uint32_t parent, std::uint32_t child) {
+  const std::shared_ptr<Mappings> mappings = processes_[parent].mappings;
   Process& to = processes_[child];  // a process may have had this id before
-  const Process& from = processes_[parent];
-  in_all_ -= to.mappings.size();
-  to.mappings.clear();
-  if (from.mappings.size() <= kMostInAll - in_all_) to.mappings = from.mappings;
-  in_all_ += to.mappings.size();
+  to.mappings = mappings;
   to.version = ++versions_;
 }
 
 // What is mapped takes the place of what was there; parts of that stay.
 void PerfProcesses::insert(Process& process, const PerfMapping& mapping) {
-  auto& mappings = process.mappings;
-  in_all_ -= mappings.size();
+  if (process.mappings.use_count() > 1) {
+    const bool is_room = process.mappings->size() <= kMostCopies - copies_;
+    if (is_room) copies_ += process.mappings->size();
+    process.mappings = is_room ? std::make_shared<Mappings>(*process.mappings) : std::make_shared<Mappings>();
+  }
+  Mappings& mappings = *process.mappings;
   auto next = mappings.lower_bound(mapping.begin);
   if (next != mappings.begin() && std::prev(next)->second.end > mapping.begin) --next;
   while (next != mappings.end() && next->second.begin < mapping.end) {
@@ -116,8 +116,7 @@ void PerfProcesses::insert(Process& process, const PerfMapping& mapping) {
     if (old.end > mapping.end)
       mappings[mapping.end] = {mapping.end, old.end, old.file_offset + (mapping.end - old.begin), old.file};
   }
-  if (mappings.size() < kMostMappings && in_all_ + mappings.size() < kMostInAll) mappings[mapping.begin] = mapping;
-  in_all_ += mappings.size();
+  if (mappings.size() < kMostMappings) mappings[mapping.begin] = mapping;
   process.version = ++versions_;
 }
 
@@ -134,8 +133,8 @@ const PerfProcesses::Process* PerfProcesses::find(std::uint32_t pid) const {
 }
 
 const PerfMapping* PerfProcesses::mapping_at(const Process& process, std::uint64_t address) {
-  auto behind = process.mappings.upper_bound(address);
-  if (behind == process.mappings.begin()) return nullptr;
+  auto behind = process.mappings->upper_bound(address);
+  if (behind == process.mappings->begin()) return nullptr;
   --behind;
   return address < behind->second.end ? &behind->second : nullptr;
 }

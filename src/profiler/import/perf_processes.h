@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,12 +30,14 @@ struct PerfMappedFile {
 
 class PerfProcesses {
  public:
-  // Of a process, and of all together, for each of which a fork has its own; later ones are left out.
-  static constexpr std::size_t kMostMappings = 1 << 16, kMostInAll = 1 << 22;
+  using Mappings = std::map<std::uint64_t, PerfMapping>;  // by begin, disjoint
+  // Mappings of a process; later ones are left out. Copies of mappings, of all processes together; later forks have
+  // none of their parent's once they map something.
+  static constexpr std::size_t kMostMappings = 1 << 16, kMostCopies = 1 << 22;
 
   struct Process {
-    std::map<std::uint64_t, PerfMapping> mappings;  // by begin, disjoint
-    std::uint64_t version = 0;                      // grows with each change
+    std::shared_ptr<Mappings> mappings = std::make_shared<Mappings>();  // a fork shares its parent's until one changes
+    std::uint64_t version = 0;                                          // grows with each change
   };
 
   // A record of any type; others than those above change nothing.
@@ -62,7 +65,7 @@ class PerfProcesses {
   std::unordered_map<std::uint32_t, std::string> names_;  // by thread id
   std::vector<PerfMappedFile> files_;
   std::map<std::pair<std::string, os::FileIdentity>, std::uint32_t> file_numbers_;
-  std::size_t in_all_ = 0;  // mappings
+  std::size_t copies_ = 0;  // of mappings
   std::uint64_t versions_ = 0, kernel_text_ = 0, lost_ = 0;
 };
 

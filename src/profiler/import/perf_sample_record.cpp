@@ -53,7 +53,7 @@ class SampleParser {
     for (const auto one : {kSampleTime, kSampleAddr, kSampleId, kSampleStreamId, kSampleCpu})
       if (has(one)) (void)word();
     if (has(kSamplePeriod)) sample_.period = word();
-    if (has(kSampleRead)) skip_read(attr.read_format);
+    if (has(kSampleRead)) read_counts(attr.read_format);
     sample_.in_kernel = (record_.at<PerfHeader>(0)->misc & kMiscModeMask) == kMiscKernel;
     if (has(kSampleCallchain)) read_chain();
     if (has(kSampleRaw)) skip(sized32());
@@ -94,14 +94,20 @@ class SampleParser {
   }
 
   // perf_event.h, enum perf_event_read_format.
-  void skip_read(std::uint64_t format) {
-    constexpr std::uint64_t kGroup = 8;
+  void read_counts(std::uint64_t format) {
+    constexpr std::uint64_t kGroup = 8, kId = 4;
     const unsigned times = static_cast<unsigned>(std::popcount(format & 3)),
                    of_each = 1u + static_cast<unsigned>(std::popcount(format & 0x14));
     if ((format & kGroup) == 0) return skip(8 * (std::uint64_t{times} + of_each));
     const std::uint64_t count = word();
-    if (count > record_.size()) bad_ = true;
-    if (!bad_) skip(8 * (times + count * of_each));
+    skip(8 * std::uint64_t{times});
+    if (count > most_words() / of_each) bad_ = true;
+    for (std::uint64_t i = 0; i < count && !bad_; ++i) {
+      PerfReadValue value{.value = word()};
+      if ((format & kId) != 0) value.id = word();
+      skip(8 * std::uint64_t{of_each - ((format & kId) != 0 ? 2u : 1u)});
+      if (value.id != 0) sample_.group.push_back(value);
+    }
   }
 
   void read_chain() {

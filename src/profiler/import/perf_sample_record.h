@@ -12,11 +12,16 @@
 
 namespace windlass::importer {
 
+struct PerfReadValue {
+  std::uint64_t value = 0, id = 0;
+};
+
 struct PerfSampleRecord {
   std::uint32_t attr = 0;  // of PerfFile::attrs
   std::uint32_t pid = 0, tid = 0;
   std::uint64_t ip = 0;
   std::optional<std::uint64_t> period{};
+  std::vector<PerfReadValue> group{};     // of a group that is read with each sample: what all members have counted
   bool in_kernel = false;                 // `ip` is
   std::vector<std::uint64_t> kernel{};    // innermost first: an instruction, then return addresses
   std::vector<std::uint64_t> user{};      // the same, by the kernel's walk along frame pointers

@@ -5,6 +5,13 @@
 //                1d29 spin+0x39 (/usr/bin/app)
 //                1686 main+0x4d6 (/usr/bin/app)
 //
+// Without call graphs, the one frame stands behind the event:
+//
+//              app  1081 38095.476317:    1001001 cpu-clock:      1d29 spin+0x39 (/usr/bin/app)
+//
+// `-F +misc` adds letters before the time. `--show-mmap-events` and the like add lines about records, for example
+// "app 1081 38095.476317: PERF_RECORD_MMAP2 ...", which are no samples.
+//
 // Inlined functions have lines with "(inlined)", before the function that they are in. `-F +srcline` adds "  app.c:12"
 // behind a frame.
 #include <algorithm>
@@ -46,6 +53,13 @@ bool is_time(std::string_view word) {
          std::ranges::all_of(word.substr(0, word.size() - 1), [](char c) { return is_digit(c) || c == '.'; });
 }
 
+// "U", "K", "S": how the processor ran, and why a thread left it (perf-script(1), misc).
+bool is_misc(std::string_view word) {
+  constexpr std::size_t kMost = 3;
+  return !word.empty() && word.size() <= kMost &&
+         std::ranges::all_of(word, [](char c) { return std::string_view("KUHGgMESDNp?").contains(c); });
+}
+
 // Its nanoseconds; nothing where they do not fit.
 std::optional<std::uint64_t> time_of(std::string_view word) {
   constexpr std::size_t kDigits = 9;
@@ -84,6 +98,7 @@ std::optional<Head> parse_head(std::string_view line, std::string_view& rest) {
     std::string_view behind = rest;
     std::string_view next = take_word(behind);
     if (next.starts_with('[') && next.ends_with(']')) next = take_word(behind);
+    if (is_misc(next)) next = take_word(behind);
     if (!is_time(next)) continue;
     head.time = time_of(next);
     head.comm = line.substr(0, static_cast<std::size_t>(word.data() - line.data()));
@@ -109,6 +124,8 @@ class PerfScriptReader {
     end_sample();
     if (builder_.edit().events.empty()) return fail(ErrorCode::kMalformed, "no sample of perf script in the file", 0);
     builder_.edit().ends_known = false;
+    // The event of most samples is shown first: the text does not say in which order events were given.
+    builder_.sort_events([this](std::uint32_t number) { return ~counts_[number]; });
     return builder_.profile();
   }
 
@@ -119,20 +136,24 @@ class PerfScriptReader {
       return true;
     }
     if (line.front() == '#') return true;
-    if (is_space(line.front()) && open_) return take_frame(line);
-    while (is_space(line.front())) line.remove_prefix(1);  // names are padded on the left
-    return take_head(line);
+    const bool is_indented = is_space(line.front()), is_frame = line.front() == '\t';
+    std::string_view rest = line;
+    while (is_space(rest.front())) rest.remove_prefix(1);  // names are padded on the left
+    if ((!is_frame || !(open_ || is_record_)) && take_head(rest)) return true;
+    return is_indented && (is_record_ || (open_ && take_frame(line)));
   }
 
   bool take_head(std::string_view line) {
-    end_sample();
     std::string_view rest;
     const auto head = parse_head(line, rest);
     if (!head) return false;
+    end_sample();
     std::string_view word = take_word(rest);
     const auto period = number<std::uint64_t>(word);
     if (period) word = take_word(rest);
     if (word.ends_with(':')) word.remove_suffix(1);
+    is_record_ = word.starts_with("PERF_RECORD_");
+    if (is_record_) return true;
     open_ = true;
     time_ = head->time;
     sample_ = {.pid = head->pid, .tid = head->tid, .comm = builder_.string(head->comm)};
@@ -140,7 +161,19 @@ class PerfScriptReader {
     sample_.event = event(word.empty() ? "samples" : word, is_clock && period);
     sample_.value = period.value_or(1);
     sample_.count = is_clock ? 1 : sample_.value;
-    return true;
+    ++counts_[sample_.event];
+    return take_only_frame(rest);
+  }
+
+  // "1d29 spin+0x39 (/usr/bin/app)", or an address that the event is about before that. Of a tracepoint: its fields.
+  bool take_only_frame(std::string_view text) {
+    if (!text.ends_with(')')) return true;
+    std::string_view rest = text;
+    const auto is_address = [](std::string_view word) { return number<std::uint64_t>(word, 16).has_value(); };
+    if (!is_address(take_word(rest))) return true;
+    std::string_view behind = rest;
+    const bool two = is_address(take_word(behind)) && !take_word(behind).starts_with('(');
+    return take_frame(two ? rest : text);
   }
 
   std::uint32_t event(std::string_view name, bool is_clock) {
@@ -149,6 +182,7 @@ class PerfScriptReader {
     const std::string text(name);
     const std::uint32_t number = builder_.event(
         is_clock ? profile::Event{.name = text} : profile::Event{.name = text, .unit = "count", .counted = text});
+    counts_.push_back(0);
     return events_.emplace(text, number).first->second;
   }
 
@@ -225,6 +259,8 @@ class PerfScriptReader {
   std::vector<profile::Line> lines_;  // of the frame at hand, innermost first
   std::uint64_t address_ = 0;
   std::uint32_t module_ = kNone;
+  std::vector<std::uint64_t> counts_;  // samples of each event
+  bool is_record_ = false;             // the line at hand is about a record, and no sample
   bool open_ = false, has_frame_ = false, is_whole_ = false;
 };
 

@@ -60,8 +60,8 @@ PerfUnwinder::Space& PerfUnwinder::space_of(std::uint32_t pid, Architecture arch
   if (process == nullptr || process->version == space.version) return space;
   space.version = process->version;
   const auto is_gone = [&](const PerfMapping& mapping) {
-    const auto now = process->mappings.find(mapping.begin);
-    return now == process->mappings.end() || now->second != mapping;
+    const auto now = process->mappings->find(mapping.begin);
+    return now == process->mappings->end() || now->second != mapping;
   };
   std::erase_if(space.shown, [&](const PerfMapping& mapping) {
     if (!is_gone(mapping)) return false;
@@ -69,8 +69,10 @@ PerfUnwinder::Space& PerfUnwinder::space_of(std::uint32_t pid, Architecture arch
     return true;
   });
   std::vector<PerfMapping> added;
-  for (const auto& [begin, mapping] : process->mappings)
+  for (const auto& [begin, mapping] : *process->mappings)
     if (!std::ranges::binary_search(space.shown, begin, {}, &PerfMapping::begin)) added.push_back(mapping);
+  constexpr std::size_t kLookedAt = 16;  // for as much time as one new module
+  work_ += process->mappings->size() / kLookedAt + added.size();
   for (const PerfMapping& mapping : added) {
     const PerfCodeFile& file = code_.of(mapping, processes_, pid);
     const std::uint64_t bias = file.bias_of(mapping);

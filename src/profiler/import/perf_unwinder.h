@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "profiler/import/perf_code.h"
@@ -31,6 +32,8 @@ class PerfUnwinder {
 
   // The sample has registers.
   [[nodiscard]] PerfStack unwind(const PerfSampleRecord& sample);
+  // Since the last call: mappings that were made modules of a process, which a recording can ask for with few bytes.
+  [[nodiscard]] std::uint64_t take_work() { return std::exchange(work_, 0); }
   // Does the code at a stack's last frame prove that it has no caller?
   [[nodiscard]] bool proves_end(std::uint32_t pid, CodeAddress last);
 
@@ -41,6 +44,7 @@ class PerfUnwinder {
   PerfCode& code_;
   const PerfProcesses& processes_;
   walk::CodeMemo memo_;
+  std::uint64_t work_ = 0;
   std::unordered_map<std::uint32_t, std::unique_ptr<Space>> spaces_;  // by pid
 };
 

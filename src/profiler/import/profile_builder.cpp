@@ -116,6 +116,22 @@ void ProfileBuilder::add_to(std::uint32_t number, const profile::Sample& sample,
   count(1);
 }
 
+void ProfileBuilder::sort_events(FunctionRef<std::uint64_t(std::uint32_t number)> rank) {
+  std::vector<std::uint32_t> order(profile_.events.size()), places(order.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t number) { return rank(number); });
+  std::vector<profile::Event> events;
+  std::vector<Added> added;
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    events.push_back(std::move(profile_.events[order[i]]));
+    added.push_back(added_[order[i]]);
+    places[order[i]] = i;
+  }
+  profile_.events = std::move(events);
+  added_ = std::move(added);
+  for (profile::Sample& sample : profile_.samples) sample.event = places[sample.event];
+}
+
 // A time stands for the same count and value as any other of its event.
 void ProfileBuilder::place_times() {
   for (std::size_t i = 0; i < added_.size(); ++i) {

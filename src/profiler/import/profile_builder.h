@@ -11,6 +11,7 @@
 
 #include "profiler/profile/profile.h"
 #include "windlass/error.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::importer {
 
@@ -46,6 +47,8 @@ class ProfileBuilder {
   [[nodiscard]] std::uint32_t sample_of_reference(const profile::Sample& sample);
   // Adds the count and the value to the sample of that number.
   void add_to(std::uint32_t number, const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt);
+  // Events with a smaller rank come first. To be called last.
+  void sort_events(FunctionRef<std::uint64_t(std::uint32_t number)> rank);
   // Counts work that makes no item.
   void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
 

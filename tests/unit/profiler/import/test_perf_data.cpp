@@ -16,6 +16,7 @@
 #include "os/proc_maps.h"
 #include "profiler/import/import.h"
 #include "profiler/import/perf_data.h"
+#include "profiler/import/perf_processes.h"
 #include "windlass_ends.h"
 
 namespace windlass::importer {
@@ -175,9 +176,61 @@ TEST(PerfData, SeveralEventsStayApart) {
       read(file_of(events, comm(5, "app") + sample(5, 1, 8, {kUser, 0x10}, 3) + sample(5, 2, 7, {kUser, 0x10})));
   ASSERT_TRUE(perf) << perf.error().text();
   ASSERT_EQ(perf->profile.events.size(), 2u);
-  EXPECT_EQ(perf->profile.events[0].unit, "count");
+  EXPECT_EQ(perf->profile.events[0].unit, "nanoseconds") << "in the order of the recording's attributes";
+  EXPECT_EQ(perf->profile.events[1].unit, "count");
   EXPECT_EQ(perf->profile.samples[0].count, 3u);
-  EXPECT_EQ(perf->profile.events[1].unit, "nanoseconds");
+  EXPECT_EQ(perf->profile.samples[0].event, 1u);
+  EXPECT_EQ(perf->profile.samples[1].event, 0u);
+}
+
+// `perf record -e '{cpu-clock,page-faults}:S'`.
+TEST(PerfData, MembersOfAGroupHaveWhatTheyCountedSinceTheLastSample) {
+  perf_event_attr clock =
+      attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+                                           PERF_SAMPLE_PERIOD | PERF_SAMPLE_READ);
+  clock.read_format = PERF_FORMAT_ID | PERF_FORMAT_GROUP | PERF_FORMAT_LOST;
+  perf_event_attr faults = clock;
+  faults.config = PERF_COUNT_SW_PAGE_FAULTS;
+  const auto with_counts = [](std::uint64_t time, std::uint64_t counted) {
+    constexpr std::uint64_t kLost = 0;
+    return record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+                  packed(std::uint64_t{7}, std::uint64_t{0x10}, 5u, 5u, time, std::uint64_t{10}, std::uint64_t{2},
+                         time * 10, std::uint64_t{7}, kLost, counted, std::uint64_t{8}, kLost));
+  };
+  const auto perf = read(file_of({{clock, 7}, {faults, 8}},
+                                 with_counts(1, 4) + with_counts(2, 4) + with_counts(3, 9) + with_counts(4, 2)));
+  ASSERT_TRUE(perf) << perf.error().text();
+  ASSERT_EQ(perf->profile.events.size(), 2u);
+  EXPECT_EQ(perf->profile.events[1].name, "event 1:0x2");
+  ASSERT_EQ(perf->profile.samples.size(), 2u);
+  EXPECT_EQ(perf->profile.samples[0].count, 4u);
+  EXPECT_EQ(perf->profile.samples[1].event, 1u);
+  EXPECT_EQ(perf->profile.samples[1].count, 9u) << "4, then 5 more";
+}
+
+// Each fork could copy all mappings. The copies have a limit, and forks that map nothing need none.
+TEST(PerfData, ForksShareMappingsUntilTheyChange) {
+  constexpr std::uint32_t kMappings = 1 << 12, kForks = 1100;  // more than PerfProcesses::kMostCopies together
+  PerfProcesses processes;
+  const auto apply = [&](const Bytes& bytes) {
+    return processes.apply(ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size())).has_value();
+  };
+  const auto fork = [&](std::uint32_t child) {
+    return apply(record(PERF_RECORD_FORK, 0, packed(child, 5u, child, 5u, std::uint64_t{2}) + trailer(5, 2)));
+  };
+  for (std::uint64_t i = 0; i < kMappings; ++i) ASSERT_TRUE(apply(mmap2(5, 0x10000 + i * 0x2000, 0x1000, 0, "/bin/x")));
+  for (std::uint32_t i = 0; i < kForks; ++i) ASSERT_TRUE(fork(100 + i));
+  EXPECT_EQ(processes.find(100)->mappings, processes.find(5)->mappings);
+  EXPECT_NE(PerfProcesses::mapping_at(*processes.find(100 + kForks - 1), 0x10010), nullptr);
+  ASSERT_TRUE(apply(mmap2(100, 0x1000, 0x1000, 0, "/bin/y")));
+  EXPECT_NE(PerfProcesses::mapping_at(*processes.find(100), 0x10010), nullptr);
+  EXPECT_NE(PerfProcesses::mapping_at(*processes.find(100), 0x1010), nullptr);
+  EXPECT_EQ(PerfProcesses::mapping_at(*processes.find(5), 0x1010), nullptr);
+  EXPECT_EQ(PerfProcesses::mapping_at(*processes.find(101), 0x1010), nullptr);
+  for (std::uint32_t i = 1; i < kForks; ++i) ASSERT_TRUE(apply(mmap2(100 + i, 0x1000, 0x1000, 0, "/bin/y")));
+  const auto& last = *processes.find(100 + kForks - 1);
+  EXPECT_EQ(last.mappings->size(), 1u) << "over the limit";
+  EXPECT_NE(PerfProcesses::mapping_at(last, 0x1010), nullptr);
 }
 
 TEST(PerfData, MappingsAreThoseOfTheTime) {

@@ -118,6 +118,52 @@ TEST(PerfScript, TimesAreKeptIfEachStandsForAsMuch) {
   EXPECT_EQ(others->events[0].per_time, 0u);
 }
 
+TEST(PerfScript, AFrameMayStandBehindTheEvent) {
+  const auto read = read_perf_script(
+      "            spin 22604 71889.181786:    5025125 cpu-clock:      558d0fd8e141 leaf+0x18 (/tmp/spin)\n"
+      "            dead 22604 71889.186860:    5025125 cpu-clock:      558d0fd8e141 leaf+0x18 (/tmp/spin)\n"
+      "            spin 22604 71889.191886:          1 page-faults:      7ffe1234 558d0fd8e14a f(int)+0x21 "
+      "(/tmp/spin)\n"
+      "            spin 22604 71889.191887:          1 page-faults:      558d0fd8e14a add (/tmp/spin)\n"
+      "            spin 22604 71889.191888:          1 sched:sched_switch: prev_comm=spin prio=120 (x)\n");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read),
+            (Paths{"spin;leaf 1 5025125", "dead;leaf 1 5025125", "spin;f(int) 1 1", "spin;add 1 1", "spin 1 1"}));
+  EXPECT_EQ(read->modules[read->locations[0].module].path, "/tmp/spin");
+}
+
+TEST(PerfScript, LettersBeforeTheTimeAreSkipped) {
+  for (const char* head : {"spin 22613 U     71890.5: ", "spin 22613/22613 [003] KS 71890.5: "}) {
+    const auto read = read_perf_script(head + std::string("5025125 cpu-clock: \n\t 114a leaf+0x21 (/tmp/spin)\n\n"));
+    ASSERT_TRUE(read) << read.error().text();
+    EXPECT_EQ(paths_of(*read), (Paths{"spin;leaf 1 5025125"}));
+  }
+}
+
+TEST(PerfScript, LinesAboutRecordsAreNoSamples) {
+  const auto read = read_perf_script(
+      "swapper     0     0.000000: PERF_RECORD_MMAP -1/0: [0xffffffff81000000(0x120bb08) @ 0]: x "
+      "[kernel.kallsyms]_text\n"
+      "spin 1 71890.497383: PERF_RECORD_NAMESPACES 1/1 - nr_namespaces: 7\n\t\t[0/net: 4/0xf0000098, 1/uts: "
+      "4/0xeffffffe]\n"
+      "spin 1 71890.502431: 7 cpu-clock: \n\t 114a leaf (/tmp/spin)\n\n"
+      "spin 1 71890.720941: PERF_RECORD_EXIT(22613:22613):(22611:22611)\n"
+      "spin 1 71890.502433: 7 cpu-clock: \n\t 114a leaf (/tmp/spin)\n\n");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(paths_of(*read), (Paths{"spin;leaf 2 14"}));
+  ASSERT_EQ(read->events.size(), 1u);
+  EXPECT_EQ(read->duration_ns, 2000u);
+}
+
+TEST(PerfScript, TheEventOfMostSamplesComesFirst) {
+  const auto read = read_perf_script(
+      "a 1 1.5: 9 page-faults: \n\t1 f (x)\n\na 1 1.6: 7 cycles: \n\t1 f (x)\n\na 1 1.7: 7 cycles: \n\t1 g (x)\n\n");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->events[0].name, "cycles");
+  EXPECT_EQ(read->samples[0].event, 1u);
+  EXPECT_EQ(read->samples[1].event, 0u);
+}
+
 TEST(PerfScript, OtherLinesNameTheirPlace) {
   const auto read = read_perf_script("app 1 2.5: 7 cycles: \n\t12 f (x)\n\nnonsense\n");
   ASSERT_FALSE(read);
