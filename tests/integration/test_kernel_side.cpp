@@ -1,4 +1,5 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
+#include "profiler/doctor/kernel_types.h"
 #include "profiler/doctor/system_trials.h"
 
 #include <fcntl.h>
@@ -326,7 +327,8 @@ TEST_F(KernelSideTest, CodeAtAFixedAddressOverKnownCodeIsTold) {
     for (int i = 0; i < 10 && epochs.size() == before; ++i) side.poll(std::chrono::milliseconds(20), handle);
     return epochs.size() != before;
   };
-  const bool hooked = try_hook() == 0;
+  const auto kernel = KernelTypes::read();
+  const bool hooked = try_hook(kernel ? &*kernel : nullptr) == 0;
   const wl_mapping file{begin, begin + kSize, 0, *module, WL_MAPPING_FILE};
   wl_mapping generated = file;
   generated.kind = WL_MAPPING_GENERATED;

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 namespace windlass::profiler {
 namespace {
@@ -196,6 +197,11 @@ std::optional<std::vector<std::byte>> Copy::finish() {
 std::optional<KernelTypes> KernelTypes::read(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return std::nullopt;
+  // Linux 6.16 and newer map it. Others give a page at a read.
+  if (auto mapped = MappedFile::from_fd(file); mapped && !mapped->bytes().empty()) {
+    close(file);
+    return KernelTypes(std::move(*mapped));
+  }
   struct stat status {};
   std::vector<std::byte> bytes;
   if (fstat(file, &status) == 0 && status.st_size > 0) bytes.resize(static_cast<std::size_t>(status.st_size));
@@ -208,7 +214,7 @@ std::optional<KernelTypes> KernelTypes::read(const std::string& path) {
 }
 
 std::uint32_t KernelTypes::function(std::string_view name) const {
-  const auto all = sections(bytes_);
+  const auto all = sections(bytes());
   if (!all) return 0;
   std::uint32_t found = 0;
   (void)for_each_type(all->types, [&](std::uint32_t number, const btf_type& type, std::size_t) {
@@ -221,7 +227,7 @@ std::uint32_t KernelTypes::function(std::string_view name) const {
 }
 
 std::optional<std::vector<std::byte>> KernelTypes::only(const std::set<std::string, std::less<>>& names) const {
-  const auto all = sections(bytes_);
+  const auto all = sections(bytes());
   if (!all) return std::nullopt;
   std::vector<std::size_t> offsets{0};
   std::vector<std::uint32_t> wanted;

@@ -106,10 +106,9 @@ std::vector<std::string> used_tracepoints() {
 
 }  // namespace
 
-int try_hook() {
+int try_hook(const KernelTypes* kernel) {
   const LibbpfLog quiet;
-  const auto types = KernelTypes::read();
-  const std::uint32_t id = types ? types->function(kHookedFunction) : 0;
+  const std::uint32_t id = kernel != nullptr ? kernel->function(kHookedFunction) : 0;
   if (id == 0) return ENOENT;
   bpf_prog_load_opts options{};
   options.sz = sizeof options;
@@ -138,7 +137,8 @@ SystemTrials try_system(const SystemFacts& facts) {
   trials.perf_all = try_perf(-1, cpus.empty() ? 0 : cpus.front(), true);
   trials.kernel_addresses = sees_kernel_addresses();
   for (const std::string& name : used_tracepoints()) trials.tracepoints.push_back(try_tracepoint(name));
-  trials.hook = try_hook();
+  const auto kernel = KernelTypes::read();
+  trials.hook = try_hook(kernel ? &*kernel : nullptr);
   return trials;
 }
 

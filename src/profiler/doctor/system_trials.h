@@ -9,6 +9,8 @@
 
 namespace windlass::profiler {
 
+class KernelTypes;
+
 struct TracepointTrial {
   std::string name;
   bool known = false;  // to the kernel's type information
@@ -31,8 +33,8 @@ struct SystemTrials {
 // Called for all memory that becomes executable. Not all kernels let a program be attached to a function (AArch64's
 // before 6.4 do not, nor such without CONFIG_FUNCTION_TRACER), so recording does without.
 inline constexpr const char* kHookedFunction = "perf_event_mmap";
-// 0 or an errno.
-[[nodiscard]] int try_hook();
+// 0 or an errno. `kernel`: its types; null: they cannot be read.
+[[nodiscard]] int try_hook(const KernelTypes* kernel);
 
 [[nodiscard]] SystemTrials try_system(const SystemFacts& facts);
 

@@ -41,21 +41,26 @@ namespace {
 
 constexpr std::uint32_t kMostThreads = 1U << 18;  // that wait at a time
 
-// The arena's chunks as BPF arrays, named by `outer`, an array of maps.
-table::Arena::Backing chunks_of(int outer) {
-  return [outer](std::uint32_t index, std::byte* at) -> Expected<void> {
+// The arena's chunks as BPF arrays, named by `outer`, an array of maps. `first`: it is there already; negative: it is
+// not.
+table::Arena::Backing chunks_of(int outer, int first) {
+  return [outer, first](std::uint32_t index, std::byte* at) -> Expected<void> {
+    const bool is_there = index == 0 && first >= 0;
     bpf_map_create_opts options{};
     options.sz = sizeof options;
     options.map_flags = BPF_F_MMAPABLE;
-    const int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
+    const int inner =
+        is_there ? first
+                 : bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
     if (inner < 0) return fail(ErrorCode::kSystem, "memory for the arena", index, static_cast<unsigned>(-inner));
     Expected<void> result;
     if (mmap(at, WL_CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, inner, 0) == MAP_FAILED) {
       result = fail(ErrorCode::kSystem, "mapping the arena", index, static_cast<unsigned>(errno));
-    } else if (const int error = bpf_map_update_elem(outer, &index, &inner, BPF_ANY); error != 0) {
-      result = fail(ErrorCode::kSystem, "growing the arena", index, static_cast<unsigned>(-error));
+    } else if (!is_there) {
+      if (const int error = bpf_map_update_elem(outer, &index, &inner, BPF_ANY); error != 0)
+        result = fail(ErrorCode::kSystem, "growing the arena", index, static_cast<unsigned>(-error));
     }
-    close(inner);  // the outer map and the mapping hold it
+    if (!is_there) close(inner);  // the outer map and the mapping hold it
     return result;
   };
 }
@@ -224,6 +229,7 @@ class KernelSideImpl final : public KernelSide {
   windlass_bpf* skeleton_ = nullptr;
   MappedArray<wl_module> module_list_;
   MappedArray<wl_cpu_stats> cpu_stats_;
+  os::Descriptor first_chunk_;
   std::unique_ptr<table::Arena> arena_;
   std::optional<KernelModules> modules_;
   std::optional<BpfProcessEntries> processes_;
@@ -386,7 +392,7 @@ void KernelSideImpl::size_maps() {
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
   const auto& maps = skeleton_->maps;
-  auto arena = table::Arena::create(chunks_of(bpf_map__fd(maps.arena)));
+  auto arena = table::Arena::create(chunks_of(bpf_map__fd(maps.arena), first_chunk_.get()));
   if (!arena) return std::unexpected(explain_memory_error(arena.error()));
   arena_ = std::move(*arena);
   if (!module_list_.map(bpf_map__fd(maps.modules), WL_MAX_MODULES, PROT_READ | PROT_WRITE))
@@ -445,17 +451,20 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
   auto& maps = skeleton_->maps;
-  MapsAhead ahead({maps.counts, maps.events, maps.learned, maps.processes, maps.epochs, maps.targets});
-  types.write(*bpf_object__btf(skeleton_->obj));
+  MapsAhead ahead({maps.counts, maps.events, maps.learned, maps.processes, maps.epochs, maps.targets}, maps.arena);
+  const auto kernel = KernelTypes::read();
+  const KernelTypes* of_kernel = kernel ? &*kernel : nullptr;
+  types.write(*bpf_object__btf(skeleton_->obj), of_kernel);
   // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
   // come.
-  bpf_program__set_autoload(skeleton_->progs.windlass_mapped, try_hook() == 0);
+  bpf_program__set_autoload(skeleton_->progs.windlass_mapped, try_hook(of_kernel) == 0);
   choose_programs();
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
   if (const int error = windlass_bpf__load(skeleton_); error != 0)
     return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
+  first_chunk_ = os::Descriptor(ahead.take_chunk());
   if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
   return {};
 }

@@ -4,34 +4,54 @@
 #include <bpf/libbpf.h>
 #include <unistd.h>
 
+#include <utility>
+
 namespace windlass::profiler {
 namespace {
 
-int make(const bpf_map* map) {
+int make(const bpf_map* map, int inner = 0) {
   bpf_map_create_opts options{};
   options.sz = sizeof options;
   options.map_flags = bpf_map__map_flags(map);
+  options.inner_map_fd = static_cast<__u32>(inner);
   return bpf_map_create(bpf_map__type(map), bpf_map__name(map), bpf_map__key_size(map), bpf_map__value_size(map),
                         bpf_map__max_entries(map), &options);
 }
 
 }  // namespace
 
-MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps) {
+MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks) {
   for (bpf_map* map : maps) made_.emplace_back(map, -1);
-  thread_ = std::thread([this] {
-    for (auto& [map, descriptor] : made_) descriptor = make(map);
-  });
+  made_.emplace_back(chunks, -1);
+  thread_ = std::thread([this] { make_chunks(); });
+}
+
+void MapsAhead::make_chunks() {
+  for (auto& [map, descriptor] : made_)
+    if (map != made_.back().first) descriptor = make(map);
+  auto& [chunks, array] = made_.back();
+  chunk_ = make(bpf_map__inner_map(chunks));
+  if (chunk_ >= 0) array = make(chunks, chunk_);
+  all_made_.set_value();
+  const int first = 0;
+  if (array >= 0 && bpf_map_update_elem(array, &first, &chunk_, BPF_ANY) == 0) return;
+  if (chunk_ >= 0) close(std::exchange(chunk_, -1));
 }
 
 MapsAhead::~MapsAhead() {
   if (thread_.joinable()) thread_.join();
+  if (chunk_ >= 0) close(chunk_);
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) close(descriptor);
 }
 
-void MapsAhead::give() {
+int MapsAhead::take_chunk() {
   if (thread_.joinable()) thread_.join();
+  return std::exchange(chunk_, -1);
+}
+
+void MapsAhead::give() {
+  all_made_.get_future().wait();
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) (void)bpf_map__reuse_fd(map, descriptor);
 }

@@ -1,6 +1,8 @@
-// Makes maps of an opened object on a thread of its own, while types are read: the kernel clears tens of megabytes.
+// Makes maps of an opened object on a thread of its own, while types are read and programs are verified. The kernel
+// clears tens of megabytes, and a map that is put into an array of maps takes a grace period of RCU: up to 20 ms.
 #pragma once
 
+#include <future>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -13,8 +15,8 @@ namespace windlass::profiler {
 
 class MapsAhead {
  public:
-  // Their sizes are set already. The object outlives this.
-  explicit MapsAhead(std::initializer_list<bpf_map*> maps);
+  // Their sizes are set already. The object outlives this. `chunks`: an array of maps, which gets its first one.
+  MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks);
   ~MapsAhead();
   MapsAhead(const MapsAhead&) = delete;
   MapsAhead& operator=(const MapsAhead&) = delete;
@@ -22,10 +24,16 @@ class MapsAhead {
   // Waits for the maps, and gives them to the object. A map that could not be made is left to the object, which says
   // why.
   void give();
+  // Waits until the first chunk lies in the array. The caller closes the descriptor; negative: there is none.
+  [[nodiscard]] int take_chunk();
 
  private:
-  std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors
-  std::thread thread_;                          // last: it uses the others
+  void make_chunks();
+
+  std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors; the array of maps is the last
+  int chunk_ = -1;
+  std::promise<void> all_made_;
+  std::thread thread_;  // last: it uses the others
 };
 
 }  // namespace windlass::profiler

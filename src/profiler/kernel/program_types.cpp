@@ -46,12 +46,10 @@ ProgramTypes::~ProgramTypes() {
   if (file_ >= 0) close(file_);
 }
 
-void ProgramTypes::write(const btf& of_programs) {
-  if (file_ < 0) return;
-  const auto all = KernelTypes::read();
-  if (!all) return;
-  const auto some = all->only(struct_names(of_programs));
-  (void)write_all(file_, some ? *some : all->bytes());  // a file that is not whole is an error of libbpf's
+void ProgramTypes::write(const btf& of_programs, const KernelTypes* kernel) {
+  if (file_ < 0 || kernel == nullptr) return;
+  const auto some = kernel->only(struct_names(of_programs));
+  (void)write_all(file_, some ? *some : kernel->bytes());  // a file that is not whole is an error of libbpf's
 }
 
 }  // namespace windlass::profiler

@@ -19,8 +19,9 @@ class ProgramTypes {
 
   // For bpf_object_open_opts::btf_custom_path; null: libbpf has to look for them itself.
   [[nodiscard]] const char* path() const { return path_.empty() ? nullptr : path_.c_str(); }
-  // Writes the types that the programs name, after an object was opened and before it is loaded.
-  void write(const btf& of_programs);
+  // Writes the types that the programs name, after an object was opened and before it is loaded. `kernel`: all types of
+  // the kernel; null: they cannot be read.
+  void write(const btf& of_programs, const KernelTypes* kernel);
 
  private:
   int file_ = -1;
