@@ -15,6 +15,7 @@ void add_annotate_options(CLI::App& command, AnnotateArguments& to) {
   command
       .add_option("--annotate", to.function,
                   "shares of this function's source lines and instructions; a name, or a part of one; with --json, too")
+      ->check([](const std::string& text) -> std::string { return text.empty() ? "no function is named" : ""; })
       ->type_name("FUNCTION");
   add_source_map_option(command, to.source_maps);
   command.get_option("--source-map")->needs("--annotate");

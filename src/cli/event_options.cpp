@@ -69,7 +69,8 @@ void add_event_options(CLI::App& command, EventArguments& to) {
         const auto event = profiler::parse_event(text);
         return event ? std::string() : event.error();
       })
-      ->type_name("EVENT");
+      ->type_name("EVENT")
+      ->allow_extra_args(false);  // behind it may stand the command
   add_optional_duration(command, "--off-cpu", to.off_cpu,
                         "also where threads wait, and for how long; --off-cpu=10ms: waits of at least so long");
   command.add_flag("--wakers", to.wakers, "with --off-cpu: also which thread ends a wait, and with which stack");

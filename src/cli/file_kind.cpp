@@ -53,7 +53,7 @@ constexpr Known kKnown[] = {
     {FileKind::kElf, "is an ELF file", "dump", ""},
     {FileKind::kPe, "is a PE image", "dump", ""},
     {FileKind::kPdb, "is a file of debug information (PDB)", "", "give the program or library that it belongs to"},
-    {FileKind::kCompressed, "is compressed", "walk", ""},
+    {FileKind::kCompressed, "is compressed", "", "windlass walk, if it is a core file; unpack others"},
     {FileKind::kText, "is a text file", "", "give a program, a dump or a profile"},
 };
 
@@ -76,7 +76,9 @@ bool reads(const Known& known, std::string_view command) {
   const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
   return command == known.command || (is_code && command == "rows") ||
          (command == "view" && std::string_view(known.command) == "report") ||
-         (known.kind == FileKind::kElf && command == "emit");
+         (known.kind == FileKind::kElf && command == "emit") ||
+         (known.kind == FileKind::kCompressed && command == "walk") ||
+         (command == "record" && (is_code || known.kind == FileKind::kText));  // programs and scripts
 }
 
 // By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.

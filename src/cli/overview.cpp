@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -17,6 +20,7 @@
 #include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/file_kind.h"
 #include "cli/manual.h"
 #include "cli/parsing.h"
 #include "cli/say.h"
@@ -78,6 +82,16 @@ void print_overview(const CLI::App& app) {
 }
 
 void say_unknown_command(const CLI::App& app, const std::string& word) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(word, ignored)) {
+    if (access(word.c_str(), X_OK) == 0) {
+      const char* here = word.find('/') == std::string::npos ? "./" : "";
+      return say("windlass: {0} is a program. Way out: windlass record {1}{0}\n", word, here);
+    }
+    if (say_other_kind(word, "windlass")) return;
+  }
+  if (std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return say("windlass: there is no command '{0}'. Way out: windlass walk {0}, for the process\n", word);
   const std::vector<std::string> names = subcommand_names(app);
   const std::string_view meant = nearest(word, names);
   say("windlass: there is no command '{}'{} Way out: windlass help lists the commands\n", word,

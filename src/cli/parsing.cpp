@@ -114,6 +114,7 @@ std::string failure(const CLI::App* app, const CLI::Error& error) {
   const std::string name = full_name(*app, command);
   const std::string help = app->get_name() + (&command == app ? " help" : " help " + command.get_name());
   const std::string text = sentence_of(command, error);
+  if (text.find(". Way out: ") != std::string::npos) return fmt::format("{}: {}\n", name, text);
   return fmt::format("{}: {}{} Way out: {} lists the options\n", name, text, text.ends_with('?') ? "" : ".", help);
 }
 

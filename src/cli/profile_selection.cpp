@@ -74,6 +74,11 @@ bool keep_chosen_times(profile::Profile& profile, std::string_view subject, cons
     say("windlass: {}: --from is not before --to. Way out: exchange them\n", subject);
     return false;
   }
+  if (range.begin >= profile.duration_ns) {
+    say("windlass: {}: --from is behind the recording's end. Way out: a time below {:.3g} s\n", subject,
+        static_cast<double>(profile.duration_ns) / 1e9);
+    return false;
+  }
   profile.comments.push_back(text_of(range, exporter::keep_times(profile, range)));
   return true;
 }

@@ -114,6 +114,9 @@ void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, 
 
 int record(RecordArguments& arguments) {
   open_standard_files();
+  if (arguments.open && arguments.output == "-")
+    return refuse("--open shows a file, and -o - writes none. Way out: name a file with -o");
+  if (is_another_kind(arguments.recorder.command)) return kFoundWrong;
   auto events = events_of(arguments.events);
   if (!events) return refuse(events.error());
   if (arguments.no_symbols && has_locks(*events))

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/file_kind.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -24,6 +25,12 @@ int refuse_recording(std::string_view command, const std::string& text) {
 int refuse_recording(std::string_view command, const profiler::SystemError& error, bool verbose) {
   if (verbose && !error.log.empty()) say_text(shown_lines(error.log) + "\n");
   return refuse_recording(command, fmt::format("{} [{}]", error.text, profiler::refusal_word(error.kind)));
+}
+
+bool is_another_kind(const std::vector<std::string>& command) {
+  if (command.empty()) return false;
+  const std::string path = profiler::find_command(command.front());
+  return access(path.c_str(), X_OK) != 0 && say_other_kind(command.front(), "record");
 }
 
 EndedBySignal::EndedBySignal(int signals, std::string message)

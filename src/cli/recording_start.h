@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "profiler/doctor/system_error.h"
 #include "profiler/processes/child_command.h"
@@ -36,6 +37,9 @@ class EndedBySignal {
 // If stderr is closed, another file could get its number, and messages would be written there. So open the standard
 // files.
 void open_standard_files();
+
+// A file that is no program and no script stands where the command should. Says on stderr which command reads it.
+[[nodiscard]] bool is_another_kind(const std::vector<std::string>& command);
 
 // "./app", "process 12", "the whole machine".
 [[nodiscard]] std::string subject_of(const profiler::RecorderOptions& options);

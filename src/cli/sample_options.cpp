@@ -107,6 +107,7 @@ CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& op
                                   "one process with its threads and the children it has from now on (repeatable)")
                       ->type_name("PID")
                       ->delimiter(',')
+                      ->allow_extra_args(false)
                       ->check(number_between(1, 0x7fffffff));
   command.add_flag("--children", options.children, "the children that it has already, too")->needs(targets);
   auto* rest = command.add_option("COMMAND", options.command, help_of_command)->type_name("COMMAND");

@@ -127,6 +127,7 @@ int record_and_show(const TopArguments& arguments, profiler::Recorder& recorder,
 
 int top(TopArguments& arguments) {
   open_standard_files();
+  if (is_another_kind(arguments.recorder.command)) return kFoundWrong;
   auto events = events_of(arguments.events);
   if (!events) return refuse_recording("top", events.error());
   arguments.recorder.events = std::move(*events);
@@ -161,11 +162,11 @@ void register_top(CLI::App& app, int& status) {
       ->capture_default_str()
       ->check(number_between(1, 49999))
       ->type_name("HZ");
-  command->add_option("--window", arguments->window, "how many of the last seconds are shown together")
-      ->capture_default_str()
-      ->check(number_between(1, 3600))
-      ->type_name("SECONDS");
-  command->add_flag("--since-start", arguments->since_start, "show all since the start instead");
+  auto* window = command->add_option("--window", arguments->window, "how many of the last seconds are shown together")
+                     ->capture_default_str()
+                     ->check(number_between(1, 3600))
+                     ->type_name("SECONDS");
+  command->add_flag("--since-start", arguments->since_start, "show all since the start instead")->excludes(window);
   command->add_option("--view", arguments->view, "what is shown first")
       ->capture_default_str()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(exporter::kTopViews), std::end(exporter::kTopViews))))

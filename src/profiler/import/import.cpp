@@ -119,6 +119,7 @@ Expected<Imported> read_any_file(const std::string& path, const Limits& limits) 
   if (bytes.empty()) {
     auto all = exporter::read_bytes(path, limits.max_bytes);
     if (!all) return Failure(all.error());
+    if (all->empty()) return fail(ErrorCode::kMalformed, "the input is empty", 0);
     read = std::move(*all);
     bytes = ByteView(read.data(), read.size());
   }

@@ -128,7 +128,10 @@ std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   if (text.starts_with("usdt:")) return parse_static_probe(text);
   if (text.find(':') != std::string_view::npos) return parse_tracepoint(text);
   const std::size_t mark = std::min(text.find('@'), text.size());
-  const auto* const counter = std::ranges::find(kCounters, text.substr(0, mark), &Counter::name);
+  const std::string_view name = text.substr(0, mark);
+  if (mark != text.size() && (name == "cpu" || name == kWaitEvent || name == kLockEvent))
+    return std::unexpected(fmt::format("{} is not counted. Way out: {} without @", name, name));
+  const auto* const counter = std::ranges::find(kCounters, name, &Counter::name);
   if (counter == std::end(kCounters))
     return std::unexpected(
         fmt::format("there is no event {}. Way out: one of {}, or CATEGORY:TRACEPOINT, uprobe:FILE:FUNCTION, "

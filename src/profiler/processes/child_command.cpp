@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +22,16 @@ namespace {
 std::unexpected<SystemError> refused(const std::string& what, int error) {
   if (error == EMFILE || error == ENFILE) return std::unexpected(too_many_open_files(error));
   return std::unexpected(system_error(fmt::format("{}: {}", what, std::strerror(error)), error));
+}
+
+std::string way_to_run(const std::string& name, int error) {
+  const bool here = name.find('/') == std::string::npos && access(name.c_str(), F_OK) == 0;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored)) return ". Way out: name a program in this folder";
+  if (error == ENOENT && here) return fmt::format(". Way out: ./{}, if the file of this folder is meant", name);
+  if (error == ENOENT) return ". Way out: a program's path, or its name if PATH has its folder";
+  if (error == EACCES) return fmt::format(". Way out: chmod +x {}, if it is a program", name);
+  return {};
 }
 
 int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
@@ -124,7 +136,9 @@ std::expected<void, SystemError> ChildCommand::release() {
   close(std::exchange(failed_, -1));
   if (got == sizeof error) {
     wait();
-    return refused(fmt::format("cannot run {}", name_), error);
+    SystemError cannot = refused(fmt::format("cannot run {}", name_), error).error();
+    cannot.text += way_to_run(name_, error);
+    return std::unexpected(std::move(cannot));
   }
   return {};
 }
