@@ -327,8 +327,8 @@ TEST_F(KernelSideTest, CodeAtAFixedAddressOverKnownCodeIsTold) {
     for (int i = 0; i < 10 && epochs.size() == before; ++i) side.poll(std::chrono::milliseconds(20), handle);
     return epochs.size() != before;
   };
-  const auto types = KernelTypes::read();
-  const bool hooked = try_hook(types ? &*types : nullptr) == 0;
+  const auto kernel = KernelTypes::read();
+  const bool hooked = try_hook(kernel ? &*kernel : nullptr) == 0;
   const wl_mapping file{begin, begin + kSize, 0, *module, WL_MAPPING_FILE};
   wl_mapping generated = file;
   generated.kind = WL_MAPPING_GENERATED;
