@@ -30,7 +30,9 @@ template <typename Registers>
 class TraceState {
  public:
   TraceState() = default;
-  explicit TraceState(std::uint8_t x_reg) : x_reg_(x_reg) {}
+  // Call frame information may name register 255, which WL_NO_XREG is. The frame pointer is tracked anyway.
+  explicit TraceState(std::uint8_t x_reg)
+      : x_reg_(x_reg == WL_NO_XREG ? static_cast<std::uint8_t>(Registers::kFramePointer) : x_reg) {}
 
   // What holds before the CIE's instructions.
   void start(const dwarf::Cie& cie) {
@@ -216,7 +218,7 @@ class TraceState {
 
   PackedRule rule_;
   std::uint64_t return_column_ = 0;
-  std::uint8_t x_reg_ = WL_NO_XREG;
+  std::uint8_t x_reg_ = Registers::kFramePointer;
   std::uint8_t special_ = 0;
   std::uint8_t base_[3] = {};  // the base registers of WL_REG_BASE: of frame pointer, return address, extra register
   std::uint8_t cfa_kind_ = WL_CFA_UNSUPPORTED, cfa_reg_ = 0, cfa_arg_ = 0;
