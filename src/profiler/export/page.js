@@ -18,10 +18,16 @@ worker.onmessage = ({ data }) => {
   if (data.failed) {
     say(`This browser cannot show the profile: ${data.failed}`);
   } else if (data.names) {
-    names = JSON.parse(data.names);
+    if (names) {
+      takeNewer(data.names, data.kept);
+    } else {
+      names = JSON.parse(data.names);
+      if (names.diff) order = 0;  // as the command ranks functions
+      readAddress();
+    }
     $("time").hidden = !names.threads.length;
-    if (names.diff) order = 0;  // as the command ranks functions
-    readAddress();
+    showLive();
+    watchLive();
     worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
     ask();
   } else if (data.id === 0) {
@@ -47,17 +53,17 @@ function addressOf() {
   if (state.view === VIEW.CHART && state.lane >= 0) to.set("tid", names.threads[state.lane][1]);
   if (state.view === VIEW.FUNCTIONS && state.chosen >= 0) to.set("function", nameOf(state.chosen));
   if (state.view === VIEW.FUNCTIONS && state.code) to.set("code", "");
-  if (state.zoom) to.set("zoom", state.zoom);
+  if (state.zoom && !goesOn()) to.set("zoom", state.zoom);  // another box in newer data
   if (state.size !== SIZES.LARGER) to.set("size", state.size);
   if (state.colour !== COLOURS.MODULE) to.set("colour", state.colour);
   if (state.theme) to.set("theme", state.theme);
   return to.toString();
 }
-function readAddress() {
-  const from = new URLSearchParams(location.hash.slice(1)), known = (values, wanted, otherwise) => values.includes(wanted) ? wanted : otherwise;
+function stateOf(from) {
+  const known = (values, wanted, otherwise) => values.includes(wanted) ? wanted : otherwise;
   const event = from.get("event"), thread = from.get("thread"), wanted = from.get("function");
   const byName = names.values.findIndex((one) => one.name === event), byEvent = names.values.findIndex((one) => one.event === event);
-  state = {
+  return {
     value: Math.max(0, byName >= 0 ? byName : byEvent),
     process: names.processes.indexOf(from.get("process")),
     thread: thread === null ? -1 : names.frames.findIndex((frame) => frame.kind === KIND.COMM && frame.name === thread),
@@ -73,6 +79,9 @@ function readAddress() {
     colour: known(Object.values(COLOURS), from.get("colour"), COLOURS.MODULE),
     theme: known(["dark", "light"], from.get("theme"), ""),
   };
+}
+function readAddress() {
+  state = stateOf(new URLSearchParams(location.hash.slice(1)));
   $("query").value = state.query;
 }
 // Each choice is a step that Back undoes. The letters of a search are one step.
