@@ -67,7 +67,8 @@ class LivePageCommand : public ::testing::Test {
     ASSERT_TRUE(browser_->works());
     browser_->size(1400, 900);
     browser_->open(address_);
-    ASSERT_TRUE(browser_->wait("typeof answer === 'object' && answer !== null && answer.id === asked", kPatience));
+    ASSERT_TRUE(browser_->wait("typeof drawn === 'object' && drawn !== null && answer !== null && answer.id === asked",
+                               kPatience));
   }
   [[nodiscard]] double number(const std::string& expression) const {
     const auto found = browser_->value(expression);
@@ -93,12 +94,13 @@ TEST_F(LivePageCommand, GrowsAndKeepsWhatIsChosen) {
   EXPECT_TRUE(browser_->value("!$('live').hidden && !$('pause').hidden").get<bool>());
   EXPECT_NE(browser_->text("$('age').textContent").find("the recording goes on"), std::string::npos);
   // A box below several others: the deepest one that has a function as its parent.
+  ASSERT_TRUE(browser_->wait("drawn !== null && drawn.boxes.length > 5", kPatience));
   browser_->value(
-      "search('execute'); var zoomed = drawn.boxes.filter((box) => isCode(box.frame)).sort((a, b) => b.depth - a.depth)"
+      " var zoomed = drawn.boxes.filter((box) => isCode(box.frame)).sort((a, b) => b.depth - a.depth)"
       ".find((box) => box.n > answer.summary.samples / 4); var way = (box) => nameOf(box.frame) + "
       "(box.up >= 0 ? ' < ' + way(drawn.boxes[box.up]) : ''); var before = way(zoomed);"
-      "choose({ zoom: zoomed.key }); 0");
-  ASSERT_TRUE(browser_->wait("answer !== null && answer.id === asked && drawn.at !== ''", kPatience));
+      "$('query').value = 'execute'; choose({ zoom: zoomed.key, query: 'execute' }); 0");
+  ASSERT_TRUE(browser_->wait("answer !== null && answer.id === asked && drawn !== null && drawn.at !== ''", kPatience));
   const double samples = number("answer.summary.samples"), version = number("names.live.version");
   EXPECT_GT(samples, 0);
   ASSERT_NO_FATAL_FAILURE(wait_for_newer(version));
@@ -141,7 +143,8 @@ TEST_F(LivePageCommand, PausesAndSaysTheEnd) {
   // All that is in the file.
   const std::string report =
       test::run(std::string(WINDLASS_COMMAND) + " report --json " + directory_ + "/r.pb.gz").output;
-  EXPECT_EQ(number("answer.summary.samples"), nlohmann::json::parse(report)["samples"].get<double>());
+  EXPECT_EQ(number("answer.summary.samples"),
+            nlohmann::json::parse(report.substr(0, report.find('\n')))["samples"].get<double>());
   ::kill(program_->pid(), SIGINT);
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(program_->pid()), &info, WEXITED | WNOWAIT);

@@ -112,7 +112,7 @@ function show() {
   $("svg").disabled = table || empty;
   showCode(table && !empty);
   $("note").textContent = table ? "" : noteOfGraph();
-  if (empty) say(`No ${value.counted} were recorded.`);
+  if (empty) say(goesOn() ? `No ${value.counted} yet.` : `No ${value.counted} were recorded.`);
   else if (table) showFunctions();
   else showGraph();
 }
