@@ -32,12 +32,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestRequest = 16384, kMostClients = 64;
 constexpr auto kToAsk = std::chrono::seconds(10), kToTake = std::chrono::seconds(60);
 
-std::string head(std::string_view status, std::string_view type, std::size_t size) {
+// `more`: further headers.
+std::string head(std::string_view status, std::string_view type, std::size_t size, std::string_view more = "") {
   return fmt::format(
-      "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
+      "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\n"
       "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
       "Connection: close\r\n\r\n",
-      status, type, size);
+      status, type, size, more);
 }
 
 std::string short_answer(std::string_view status, std::string_view text) {
@@ -46,7 +47,7 @@ std::string short_answer(std::string_view status, std::string_view text) {
 
 struct Answer {
   std::string head;
-  std::string_view body{};                         // of the page
+  std::shared_ptr<const std::string> body{};       // of the page
   std::optional<PageServer::Question> question{};  // to be answered first
 };
 
@@ -95,16 +96,32 @@ std::optional<PageServer::Question> question_of(std::string_view query) {
   return question.function.empty() ? std::nullopt : std::optional(std::move(question));
 }
 
+// What is served now.
+struct Served {
+  std::string_view path;
+  PageServer::Page page;
+  const PageServer::Annotate& annotate;
+  const PageServer::Newer* newer;
+};
+
+Answer page_answer(const Served& served, std::string_view known, bool with_body) {
+  if (served.newer != nullptr) served.newer->wanted();
+  const std::string tag = fmt::format("\"{}\"", served.page.version);
+  const std::string header = fmt::format("ETag: {}\r\n", tag);
+  if (known == tag) return {head("304 Not Modified", "text/html", served.page.html->size(), header)};
+  return {head("200 OK", "text/html", served.page.html->size(), header), with_body ? served.page.html : nullptr};
+}
+
 // `request`: up to the empty line behind its headers.
-Answer answer_to(std::string_view request, std::string_view path, std::string_view page) {
+Answer answer_to(std::string_view request, const Served& served) {
   const std::string_view method = request.substr(0, request.find(' '));
   if (method != "GET" && method != "HEAD") return {short_answer("405 Method Not Allowed", "GET and HEAD only\n")};
   std::string_view target = request.substr(method.size() + 1);
   target = target.substr(0, target.find_first_of(" \r\n"));
   const std::string_view place = target.substr(0, target.find('?'));
-  if (place == path) return {head("200 OK", "text/html", page.size()), method == "GET" ? page : std::string_view()};
+  if (place == served.path) return page_answer(served, header(request, "if-none-match"), method == "GET");
   constexpr std::string_view kAnnotate = "/annotate";
-  if (!place.starts_with(path) || place.substr(path.size()) != kAnnotate)
+  if (!served.annotate || !place.starts_with(served.path) || place.substr(served.path.size()) != kAnnotate)
     return {short_answer("404 Not Found", "windlass printed the whole address of the page\n")};
   if (method != "GET") return {short_answer("405 Method Not Allowed", "GET only\n")};
   // Browsers say so of each request (Fetch Metadata).
@@ -128,9 +145,9 @@ class Client {
   // What it waits for; null: nothing.
   [[nodiscard]] const PageServer::Question* question() const { return answer_.question ? &*answer_.question : nullptr; }
   // Goes on as far as possible without waiting. False: the connection is over.
-  [[nodiscard]] bool go_on(std::string_view path, std::string_view page) {
+  [[nodiscard]] bool go_on(const Served& served) {
     if (answer_.question) return false;  // it has gone
-    return answered_ ? send_some() : receive_some(path, page);
+    return answered_ ? send_some() : receive_some(served);
   }
   void answer(const WorkedOut& answer) {
     answer_ = {answer.good ? head("200 OK", "application/x-ndjson", answer.text.size()) + answer.text
@@ -139,27 +156,28 @@ class Client {
   }
 
  private:
-  bool receive_some(std::string_view path, std::string_view page) {
+  bool receive_some(const Served& served) {
     char buffer[4096];
     const ssize_t got = recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     request_.append(buffer, static_cast<std::size_t>(got));
     const bool whole = request_.find("\r\n\r\n") != std::string::npos;
     if (!whole) return got > 0 && request_.size() < kLongestRequest;
-    answer_ = answer_to(request_, path, page);
+    answer_ = answer_to(request_, served);
     answered_ = true;
     until_ = Clock::now() + kToTake;
     return true;
   }
 
   bool send_some() {
+    const std::string_view body = answer_.body ? std::string_view(*answer_.body) : std::string_view();
     const bool in_head = sent_ < answer_.head.size();
     const std::string_view left =
-        in_head ? std::string_view(answer_.head).substr(sent_) : answer_.body.substr(sent_ - answer_.head.size());
+        in_head ? std::string_view(answer_.head).substr(sent_) : body.substr(sent_ - answer_.head.size());
     const ssize_t put = send(socket_.get(), left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0) return errno == EAGAIN || errno == EINTR;
     sent_ += static_cast<std::size_t>(put);
-    return sent_ < answer_.head.size() + answer_.body.size();
+    return sent_ < answer_.head.size() + body.size();
   }
 
   os::Descriptor socket_;
@@ -173,8 +191,7 @@ class Client {
 // The clients, and the answer that is worked out for one of them.
 class Clients {
  public:
-  Clients(std::string_view path, std::string_view page, const PageServer::Annotate& annotate)
-      : path_(path), page_(page), annotate_(annotate) {}
+  explicit Clients(const Served& served) : served_(served) {}
 
   [[nodiscard]] bool empty() const { return clients_.empty(); }
   [[nodiscard]] bool full() const { return clients_.size() == kMostClients; }
@@ -193,7 +210,7 @@ class Clients {
     const auto now = Clock::now();
     auto client = clients_.begin();
     for (std::size_t i = 0; client != clients_.end(); ++i) {
-      const bool goes_on = polled[i].revents == 0 || client->go_on(path_, page_);
+      const bool goes_on = polled[i].revents == 0 || client->go_on(served_);
       client = goes_on && now <= client->until() ? std::next(client) : drop(client);
     }
     if (child_ && !child_->go_on()) {
@@ -212,15 +229,14 @@ class Clients {
   void ask_next() {
     asking_ = std::ranges::find_if(clients_, [](const Client& client) { return client.question() != nullptr; });
     if (asking_ == clients_.end()) return;
-    auto started = ChildAnswer::start([&] { return annotate_(*asking_->question()); });
+    auto started = ChildAnswer::start([&] { return served_.annotate(*asking_->question()); });
     if (started)
       child_.emplace(std::move(*started));
     else
       asking_->answer({.text = started.error().what});
   }
 
-  std::string_view path_, page_;
-  const PageServer::Annotate& annotate_;
+  const Served& served_;
   std::list<Client> clients_;
   std::optional<ChildAnswer> child_;
   Place asking_ = clients_.end();  // whose question the child answers
@@ -268,17 +284,19 @@ Expected<PageServer> PageServer::listen(std::uint16_t port) {
 
 std::string PageServer::address() const { return fmt::format("http://127.0.0.1:{}{}", port_, path_); }
 
-Expected<void> PageServer::serve(const std::string& page, const Annotate& annotate, int stop) const {
-  Clients clients(path_, page, annotate);
+Expected<void> PageServer::serve(Page page, const Annotate& annotate, int stop, const Newer* newer) const {
+  Served served{.path = path_, .page = std::move(page), .annotate = annotate, .newer = newer};
+  Clients clients(served);
   std::vector<pollfd> wanted;
   for (;;) {
-    wanted = {{stop, POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    wanted = {{stop, POLLIN, 0}, {socket_.get(), POLLIN, 0}, {newer != nullptr ? newer->news : -1, POLLIN, 0}};
     clients.want(wanted);
     constexpr int kLookAgain = 1000;  // ms, for clients whose time is over
     if (poll(wanted.data(), wanted.size(), clients.empty() ? -1 : kLookAgain) < 0 && errno != EINTR)
       return refused("cannot wait for browsers");
     if (wanted[0].revents != 0) return {};
-    clients.go_on(std::span(wanted).subspan(2));
+    if (wanted[2].revents != 0) served.page = newer->take();
+    clients.go_on(std::span(wanted).subspan(3));
     if (wanted[1].revents == 0) continue;
     os::Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool no_more = !connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;

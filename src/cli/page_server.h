@@ -1,9 +1,10 @@
 // Serves one page to browsers of this machine, and what it asks for: HTTP/1.1 (RFC 9112) on 127.0.0.1, a connection a
-// request.
+// request. The page may change while it is served.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "cli/child_answer.h"
@@ -21,8 +22,17 @@ class PageServer {
   struct Question {
     std::string function, value;
   };
-  // Runs in a process of its own (ChildAnswer), one at a time.
+  // Runs in a process of its own (ChildAnswer), one at a time. Empty: such questions are answered with 404.
   using Annotate = std::function<WorkedOut(const Question&)>;
+  struct Page {
+    std::shared_ptr<const std::string> html;
+    std::uint64_t version = 0;  // the page's ETag: a browser that has this version is answered with 304
+  };
+  struct Newer {
+    int news = -1;                 // readable: there is a newer page
+    std::function<Page()> take;    // makes `news` unreadable
+    std::function<void()> wanted;  // a browser has asked for the page
+  };
 
   // Port 0: one that is free. Errors: kSystem, with the text and errno of the call that failed.
   [[nodiscard]] static Expected<PageServer> listen(std::uint16_t port);
@@ -30,10 +40,10 @@ class PageServer {
   [[nodiscard]] std::uint16_t port() const { return port_; }
   // "http://127.0.0.1:41234/5f0c..."
   [[nodiscard]] std::string address() const;
-  // Answers until `stop` is readable. `page`: HTML. A question is answered if it comes from the page. A client that
-  // does not send its request within 10 s, or takes more than 60 s for the answer, is let go; beyond 64 clients the
-  // oldest one is, first of those that do not know the path. Not thread-safe.
-  [[nodiscard]] Expected<void> serve(const std::string& page, const Annotate& annotate, int stop) const;
+  // Answers until `stop` is readable. `newer`: null if the page stays. A question is answered if it comes from the
+  // page. A client that does not send its request within 10 s, or takes more than 60 s for the answer, is let go;
+  // beyond 64 clients the oldest one is, first of those that do not know the path. Not thread-safe.
+  [[nodiscard]] Expected<void> serve(Page page, const Annotate& annotate, int stop, const Newer* newer = nullptr) const;
 
  private:
   PageServer(os::Descriptor socket, std::uint16_t port, std::string path)

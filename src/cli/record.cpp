@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/event_options.h"
+#include "cli/live_page.h"
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/record_output.h"
@@ -112,6 +113,27 @@ void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, 
   (void)file.write(without_locks, &given_up);
 }
 
+void show_live(LivePage& live, const profiler::RecordingProgress& progress, profiler::Recorder& recorder,
+               ProgressLine& line) {
+  const bool begun = live.begun();
+  live.progress(progress, [&] { return recorder.profile(); });
+  if (begun || !live.begun()) return;
+  line.clear();
+  say_live_address(live.server());
+}
+
+// Serves the page from the first samples on. Null: no page is wanted.
+Expected<std::unique_ptr<LivePage>> live_page(const RecordArguments& arguments, const ProfileFile& file) {
+  if (!arguments.open) return nullptr;
+  auto server = PageServer::listen(0);
+  if (!server) return Failure(server.error());
+  return std::make_unique<LivePage>(
+      std::move(*server), LivePage::Options{.file = file.replaceable() ? file.name() : "",
+                                            .events = arguments.recorder.events,
+                                            .names = !arguments.no_symbols,
+                                            .begun = [](const std::string& address) { (void)open_browser(address); }});
+}
+
 int record(RecordArguments& arguments) {
   open_standard_files();
   if (arguments.open && arguments.output == "-")
@@ -125,6 +147,8 @@ int record(RecordArguments& arguments) {
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(writable.error() + ". Way out: name another file with -o");
+  const auto live = live_page(arguments, file);
+  if (!live) return refuse(fmt::format("cannot serve the page: {}. Way out: no --open", live.error().text()));
   os::use_readers(os::Readers::start());
   profiler::survive_truncated_files();
   StopSignals signals;
@@ -151,6 +175,7 @@ int record(RecordArguments& arguments) {
     starting.reset();  // sampling has begun
     if (names_kernel && !kernel) kernel.emplace();
     say_silent([&] { line.clear(); });
+    if (*live) show_live(**live, progress, **recorder, line);
     line.show(progress);
   };
   if (file.replaceable()) {
@@ -185,8 +210,9 @@ int record(RecordArguments& arguments) {
   profiler::ChildCommand* command = (*recorder)->command();
   const int of_command = command == nullptr ? kDone : command_status(*command);
   const int status = command == nullptr || written == kRefused ? written : of_command;
-  if (!arguments.open || profile.samples.empty()) return status;
-  const int viewed = view(profile, file.name(), {});
+  if (*live) (*live)->end();
+  if (!*live || profile.samples.empty()) return status;
+  const int viewed = view(profile, file.name(), {}, ServedBefore{(*live)->server(), (*live)->next_version()});
   return viewed == kDone ? status : viewed;
 }
 
@@ -231,7 +257,7 @@ void register_record(CLI::App& app, int& status) {
       ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   add_pdb_options(*command, arguments->pdb);
-  command->add_flag("--open", arguments->open, "then show the page in the browser, as `windlass view` does");
+  command->add_flag("--open", arguments->open, "show the page in the browser while recording, and then until Ctrl-C");
   command->callback([arguments, &status] { status = record(*arguments); });
 }
 

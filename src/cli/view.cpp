@@ -35,30 +35,12 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// The user's own browser. Not root's: it would run with root's rights. In a session of its own, with no signal blocked:
-// Ctrl-C ends the server, and not the browser.
-bool open_browser(const std::string& address) {
-  if (geteuid() == 0 || !(is_set("DISPLAY") || is_set("WAYLAND_DISPLAY"))) return false;
-  posix_spawn_file_actions_t quiet;
-  posix_spawn_file_actions_init(&quiet);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_RDWR, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, changed;
-  sigemptyset(&none);
-  sigemptyset(&changed);
-  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&changed, number);  // which `record` ignores
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &changed);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string name = "xdg-open", place = address;
-  char* const arguments[] = {name.data(), place.data(), nullptr};
-  pid_t child = 0;
-  const bool started = posix_spawnp(&child, name.c_str(), &quiet, &attributes, arguments, environ) == 0;
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&quiet);
-  return started;
+// Not root's: it would run with root's rights.
+bool has_browser() { return geteuid() != 0 && (is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")); }
+
+void say_tunnel(const PageServer& server) {
+  if (is_set("SSH_CONNECTION"))
+    say("  from another machine: ssh -L {0}:127.0.0.1:{0} to this host, then that address\n", server.port());
 }
 
 // What the page asks for. It knows names as shown() has them.
@@ -82,30 +64,67 @@ WorkedOut annotated(const profile::Profile& profile, const PageServer::Question&
 
 }  // namespace
 
-int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options) {
-  std::string page;
-  TextWriter out(&page);
-  auto written = exporter::write_html(profile, out, {.first = options.value, .file = options.file, .served = true});
+// In a session of its own, with no signal blocked: Ctrl-C ends the server, and not the browser.
+bool open_browser(const std::string& address) {
+  if (!has_browser()) return false;
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_RDWR, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, changed;
+  sigemptyset(&none);
+  sigemptyset(&changed);
+  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&changed, number);  // which `record` ignores
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &changed);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string name = "xdg-open", place = address;
+  char* const arguments[] = {name.data(), place.data(), nullptr};
+  pid_t child = 0;
+  const bool started = posix_spawnp(&child, name.c_str(), &quiet, &attributes, arguments, environ) == 0;
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&quiet);
+  return started;
+}
+
+void say_live_address(const PageServer& server) {
+  say("windlass: the recording is shown at {}\n", server.address());
+  if (!has_browser()) say_tunnel(server);
+}
+
+int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options,
+         const std::optional<ServedBefore>& before) {
+  const auto page = std::make_shared<std::string>();
+  TextWriter out(page.get());
+  exporter::HtmlOptions html{.first = options.value, .file = options.file, .served = true};
+  if (before) html.live = {.version = before->version, .running = false};
+  auto written = exporter::write_html(profile, out, html);
   if (written) written = out.finish();
   if (!written) {
     say_error(name, written.error());
     return kRefused;
   }
   StopSignals signals;
-  const auto server = PageServer::listen(options.port);
-  if (!server) {
-    say_error("127.0.0.1:" + std::to_string(options.port), server.error(),
-              options.port != 0 ? "another --port, or none: a free one is taken" : "");
-    return kRefused;
+  std::optional<PageServer> own;
+  if (!before) {
+    auto listening = PageServer::listen(options.port);
+    if (!listening) {
+      say_error("127.0.0.1:" + std::to_string(options.port), listening.error(),
+                options.port != 0 ? "another --port, or none: a free one is taken" : "");
+      return kRefused;
+    }
+    own.emplace(std::move(*listening));
   }
-  say("windlass: {} is shown until Ctrl-C at {}\n", name, server->address());
-  const bool opened = options.browser && open_browser(server->address());
-  if (!opened && is_set("SSH_CONNECTION"))
-    say("  from another machine: ssh -L {0}:127.0.0.1:{0} to this host, then that address\n", server->port());
+  const PageServer& server = before ? before->server : *own;
+  say("windlass: {} is shown until Ctrl-C at {}\n", name, server.address());
+  if (!before && !(options.browser && open_browser(server.address()))) say_tunnel(server);
   const auto answer = [&](const PageServer::Question& question) {
     return annotated(profile, question, options.source_maps);
   };
-  if (const auto served = server->serve(page, answer, signals.descriptor()); !served) {
+  const PageServer::Page shown_page{.html = page, .version = before ? before->version : 0};
+  if (const auto served = server.serve(shown_page, answer, signals.descriptor()); !served) {
     say_error(name, served.error());
     return kRefused;
   }

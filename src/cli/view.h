@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/page_server.h"
 #include "profiler/profile/profile.h"
 
 namespace windlass::cli {
@@ -17,7 +18,19 @@ struct ViewOptions {
   std::vector<std::string> source_maps{};     // As of AnnotateArguments.
 };
 
+// Where a page is served already, which this profile follows.
+struct ServedBefore {
+  const PageServer& server;
+  std::uint64_t version;  // of the next page
+};
+
 // Serves the page until Ctrl-C. `name`: the profile's, for people. Returns the exit status; says on stderr what failed.
-[[nodiscard]] int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options);
+[[nodiscard]] int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options,
+                       const std::optional<ServedBefore>& before = std::nullopt);
+
+// Says where the page of a recording is that goes on.
+void say_live_address(const PageServer& server);
+// The user's own browser, if there is one here. False: none is started.
+bool open_browser(const std::string& address);
 
 }  // namespace windlass::cli

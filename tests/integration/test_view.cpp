@@ -302,6 +302,9 @@ TEST_F(ViewCommand, RecordOpensThePage) {
   const std::string loop = "for ((i = 0; i < 300000; ++i)); do :; done; exit 7";
   ASSERT_NO_FATAL_FAILURE(
       start({WINDLASS_COMMAND, "record", "--open", "-o", directory_ + "/r.pb.gz", "bash", "-c", loop}));
+  // The address is there with the first samples, the whole profile with the end.
+  for (int i = 0; i < 12000 && program_->runs() && said().find("is shown until Ctrl-C") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const std::string answer = ask(port_, get(path_));
   EXPECT_NE(answer.find("<!DOCTYPE html>"), std::string::npos) << answer.substr(0, 200);
   const test::PageData page = test::page_data(answer);

@@ -296,8 +296,15 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
   const auto more = [&](const Frames&, const PageTable&, JsonWriter& json) {
     json.member("file", shown(options.file));
     json.member("served", options.served);
+    if (!options.live) return;
+    json.key("live");
+    json.begin_object();
+    json.member("version", options.live->version);
+    json.member("running", options.live->running);
+    json.end_object();
   };
-  return write_page(packed_data(profile, options.first.value_or(shown_by_default(profile)), more), options.served, out);
+  return write_page(packed_data(profile, options.first.value_or(shown_by_default(profile)), more),
+                    options.served || options.live, out);
 }
 
 Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,

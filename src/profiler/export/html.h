@@ -1,6 +1,7 @@
 // One self-contained HTML page with an interactive flame graph, which makes no request unless it is served.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,12 @@ struct HtmlOptions {
   // The page's address answers ".../annotate?function=NAME&value=NAME" with report --annotate --json. The page may ask
   // its own server for that.
   bool served = false;
+  // The page is of a recording: its address has newer data, until `running` is false.
+  struct Live {
+    std::uint64_t version;  // as of the ETag of the page's address
+    bool running;
+  };
+  std::optional<Live> live{};
 };
 
 [[nodiscard]] Expected<void> write_html(const profile::Profile& profile, TextWriter& out,

@@ -10,7 +10,7 @@ const percent = (n) => share(n, answer.summary.samples);
 // ---- the worker ----------------------------------------------------------------------------------------------------
 const chartWidth = () => document.body.clientWidth - 40;  // whether the chart is shown now or not
 const SEARCH_MS = 2000;  // (a+)+$ on long names can take years
-const packed = $("profile").textContent;
+let packed = $("profile").textContent;
 let worker = null, ready = false, asked = 0, searching = 0, refused = "";  // refused: the expression that took too long
 function ask() {
   if (!ready) return;
@@ -28,6 +28,7 @@ function startWorker() {
 function abandonSearch(query) {
   worker.terminate();
   refused = query;
+  live.asking = false;  // newer data that it had not read come again
   startWorker();
 }
 function hear(data) {
@@ -40,6 +41,11 @@ function hear(data) {
   } else if (data.names) {
     ready = true;
     if (!names) begin(JSON.parse(data.names));
+    else if (data.kept.length) takeNewer(data.names, data.kept);  // else a new worker has the same data
+    $("time").hidden = !names.threads.length;
+    showLive();
+    watchLive();
+    worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
     ask();
   } else if (data.id === 0) {
     chooseHues(data.summary.modules);
@@ -50,10 +56,8 @@ function hear(data) {
 }
 function begin(read) {
   names = read;
-  $("time").hidden = !names.threads.length;
   if (names.diff) order = 0;  // as the command ranks functions
   readAddress();
-  worker.postMessage({ ...NOTHING_CHOSEN, id: 0, order: 1, limit: 0, view: VIEW.FUNCTIONS });  // for the modules' hues
 }
 const say = (text) => { $("chart").replaceChildren(element("div", text)); $("chart").firstChild.id = "empty"; };
 
@@ -70,17 +74,17 @@ function addressOf() {
   if (state.view === VIEW.CHART && state.lane >= 0) to.set("tid", names.threads[state.lane][1]);
   if (state.view === VIEW.FUNCTIONS && state.chosen >= 0) to.set("function", nameOf(state.chosen));
   if (state.view === VIEW.FUNCTIONS && state.code) to.set("code", "");
-  if (state.zoom) to.set("zoom", state.zoom);
+  if (state.zoom && !goesOn()) to.set("zoom", state.zoom);  // another box in newer data
   if (state.size !== SIZES.LARGER) to.set("size", state.size);
   if (state.colour !== COLOURS.MODULE) to.set("colour", state.colour);
   if (state.theme) to.set("theme", state.theme);
   return to.toString();
 }
-function readAddress() {
-  const from = new URLSearchParams(location.hash.slice(1)), known = (values, wanted, otherwise) => values.includes(wanted) ? wanted : otherwise;
+function stateOf(from) {
+  const known = (values, wanted, otherwise) => values.includes(wanted) ? wanted : otherwise;
   const event = from.get("event"), thread = from.get("thread"), wanted = from.get("function");
   const byName = names.values.findIndex((one) => one.name === event), byEvent = names.values.findIndex((one) => one.event === event);
-  state = {
+  return {
     value: Math.max(0, byName >= 0 ? byName : byEvent),
     process: names.processes.indexOf(from.get("process")),
     thread: thread === null ? -1 : names.frames.findIndex((frame) => frame.kind === KIND.COMM && frame.name === thread),
@@ -96,6 +100,9 @@ function readAddress() {
     colour: known(Object.values(COLOURS), from.get("colour"), COLOURS.MODULE),
     theme: known(["dark", "light"], from.get("theme"), ""),
   };
+}
+function readAddress() {
+  state = stateOf(new URLSearchParams(location.hash.slice(1)));
   $("query").value = state.query;
 }
 // Each choice is a step that Back undoes. The letters of a search are one step.
@@ -126,7 +133,7 @@ function show() {
   $("svg").disabled = table || empty;
   showCode(table && !empty);
   $("note").textContent = table ? "" : noteOfGraph();
-  if (empty) say(`No ${value.counted} were recorded.`);
+  if (empty) say(goesOn() ? `No ${value.counted} yet.` : `No ${value.counted} were recorded.`);
   else if (table) showFunctions();
   else showGraph();
 }

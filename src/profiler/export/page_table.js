@@ -327,10 +327,11 @@ onmessage = async ({ data }) => {
       return;
     }
     const bytes = await unpacked(data.profile), end = bytes.indexOf(0);
-    const text = new TextDecoder().decode(bytes.subarray(0, end));
+    const text = new TextDecoder().decode(bytes.subarray(0, end)), before = { names, table, callers: data.callers };
     names = JSON.parse(text);
     ({ table, moments } = readTable(bytes, end + 1));
-    postMessage({ names: text });
+    last = { key: "", chosen: null };
+    postMessage({ names: text, kept: (data.keep || []).map((key) => boxKept(before, key)) });
   } catch (error) {
     postMessage({ failed: String(error) });
   }

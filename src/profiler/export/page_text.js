@@ -82,12 +82,16 @@ const COLOURS = { MODULE: "module", KIND: "kind", CERTAINTY: "certainty" };
 let moduleHues = [];  // [hue, saturation] of each module
 const isDark = () => document.documentElement.dataset.theme === "dark";
 const hash = (text) => { let h = 7; for (let i = 0; i < text.length; i++) h = (h * 31 + text.charCodeAt(i)) >>> 0; return h; };
+const places = new Map();  // in HUES, of a module's name: kept when newer data come
 // `byWeight`: the modules of the whole profile, heaviest first.
 function chooseHues(byWeight) {
-  const rank = new Map(byWeight.map(([module], i) => [module, i]));
-  moduleHues = names.modules.map((module, i) => {
+  for (const [module] of byWeight) {
+    const { name } = names.modules[module];
+    if (!places.has(name)) places.set(name, places.size);
+  }
+  moduleHues = names.modules.map((module) => {
     if (module.kernel) return [8, 70];
-    const place = rank.has(i) ? rank.get(i) : HUES.length;
+    const place = places.has(module.name) ? places.get(module.name) : HUES.length;
     return place < HUES.length ? [HUES[place], 52] : [hash(module.name) % 360, 34];
   });
 }
