@@ -55,7 +55,7 @@ WL_GLOBAL int wl_add_kernel_stack(struct wl_scratch* s, long bytes) {
 
 /* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
 WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
-  if (!s || (__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
+  if (!s || s->late || (__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
   return wl_add_kernel_stack(s, bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
 }
 
@@ -278,7 +278,13 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if (wl_works_for_kernel(task) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
-    u->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
+    /* no user stack: none of its own, or taken down already (exit), or half built */
+    u->end = s->late ? WL_END_NO_TIME : WL_END_KERNEL_ONLY;
+    return 0;
+  }
+  if (s->late) {
+    u->end = WL_END_NO_TIME;
+    wl_take_leaf(s, WL_TASK_PC(regs));
     return 0;
   }
   s->stack_top = task->mm->start_stack;
@@ -327,7 +333,21 @@ WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st) {
   return 1;
 }
 
+/* The clock ticks on while a sample is taken. Where a walk takes longer than a tick (an emulated machine, or a virtual
+ * one that gets little of its host's time), the next sample is due when the walk ends, and the CPU would do nothing but
+ * sample. So walks have a share of each window of time, and the samples behind that have none. */
+WL_INLINE void wl_begin_work(struct wl_scratch* s) {
+  s->begun = bpf_ktime_get_ns();
+  __u64 window = s->begun >> WL_RAW_WINDOW_SHIFT;
+  if (s->work_window != window) {
+    s->work_window = window;
+    s->worked = 0;
+  }
+  s->late = s->worked >= wl_work_per_window;
+}
+
 WL_INLINE void wl_give_back(struct wl_scratch* s) {
+  s->worked += bpf_ktime_get_ns() - s->begun;
   if (wl_can_be_interrupted) s->busy = 0;
 }
 
@@ -359,6 +379,7 @@ WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all)
     }
   }
   if (wl_is_taken(s, st)) return 0;
+  wl_begin_work(s);
   s->event.head.cpu = cpu;
   s->event.head.event = event;
   s->event.head.reason = 0;
@@ -400,7 +421,7 @@ SEC("tracepoint")
 int windlass_tracepoint(void* ctx) {
   struct wl_sample sample;
   if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
-  wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
+  if (!sample.s->late) wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);
   wl_give_back(sample.s);
   return 0;

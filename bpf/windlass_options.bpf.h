@@ -22,5 +22,6 @@ const volatile __u8 wl_walked_wakers = WL_WAKERS_NONE;
 const volatile __u8 wl_timeline = 0;             /* each sample's time is told */
 const volatile __u64 wl_shortest_wait = 0;       /* ns; shorter ones are counted, but not as samples */
 const volatile __u32 wl_walks_per_window = 6711; /* of waits, on a CPU, in 2^WL_RAW_WINDOW_SHIFT ns: 50,000 a second */
+const volatile __u64 wl_work_per_window = 1u << 26; /* ns of samples, on a CPU, in 2^WL_RAW_WINDOW_SHIFT ns: half */
 
 #endif

@@ -203,6 +203,8 @@ struct wl_scratch {
   struct wl_stack_key key;
   __u64 busy;               /* With wl_can_be_interrupted: a sample is being taken. */
   __u64 walk_window, walks; /* Of waits: in the window of time at hand. */
+  /* How long samples took in the window of time at hand, when this one began, and 1 if it has to be short. */
+  __u64 work_window, worked, begun, late;
   /* Of all frames that have any, a wl_taken_head and the words. */
   __u64 taken_words;
   __u64 taken[WL_MAX_TAKEN_WORDS];

@@ -103,7 +103,7 @@ WL_INLINE int wl_has_walked_enough(struct wl_scratch* s, __u64 now) {
 /* The stack that the running thread leaves with, or wakes another one with. Its key goes to `key`. */
 WL_INLINE void wl_take_wait(void* ctx, struct wl_sample* sample, __u64 now, struct wl_stack_key* key) {
   struct wl_scratch* s = sample->s;
-  if (wl_has_walked_enough(s, now)) {
+  if (s->late || wl_has_walked_enough(s, now)) {
     s->unwind.end = WL_END_NO_TIME;
     wl_emit_stack(s, sample->st, sample->trail);
   } else {

@@ -95,6 +95,47 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
   EXPECT_GT(deep, 0U);
 }
 
+// ---- samples that take too long -------------------------------------------------------------------------------------
+
+TEST_F(KernelSideTest, WithoutTimeForWalksSamplesHaveTheirInnermostFrame) {
+  Recursion target(60, 20);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  options.largest_share = 0;
+  auto side = open_side(target, options);
+  ASSERT_NE(side, nullptr);
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  for (const auto& [stack, count] : sample(*side, 300ms, 100)) {
+    EXPECT_EQ(stack.end, WL_END_NO_TIME);
+    ASSERT_EQ(stack.user.size(), 1U);
+    EXPECT_NE(stack.user[0] & WL_FRAME_EXACT, 0U);
+  }
+  const KernelSideStats stats = side->stats();
+  EXPECT_GE(stats.ends[WL_END_NO_TIME], 100U);
+  EXPECT_EQ(stats.samples, stats.other_processes + stats.ends[WL_END_NO_TIME]);
+}
+
+// Each window of time begins with a share. 134 ns are used up by the first walk of a window.
+TEST_F(KernelSideTest, EachWindowHasTimeForAWalk) {
+  Recursion target(60, 20);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  options.largest_share = 1e-6;
+  auto side = open_side(target, options);
+  ASSERT_NE(side, nullptr);
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  for (const auto& [stack, count] : sample(*side, 700ms, 300)) {
+    if (stack.end == WL_END_NO_TIME) continue;
+    ASSERT_FALSE(stack.user.empty());
+    expect_recursion(stack, target, 60);
+  }
+  const KernelSideStats stats = side->stats();
+  EXPECT_GE(stats.ends[WL_END_COMPLETE], 2U);
+  EXPECT_GT(stats.ends[WL_END_NO_TIME], stats.ends[WL_END_COMPLETE]);
+}
+
 // ---- threads without a user side ------------------------------------------------------------------------------------
 
 TEST_F(KernelSideTest, AWorkerOfIoUringIsWholeAtItsKernelStack) {

@@ -359,6 +359,7 @@ void KernelSideImpl::size_maps() {
   data.wl_max_kernel_frames = std::min(options_.kernel_frames, WL_MAX_KERNEL_FRAMES);
   data.wl_max_raw_stack = std::min(options_.raw_stack_bytes, WL_MAX_RAW_STACK);
   data.wl_raw_bytes_per_window = options_.raw_bytes_per_second * (1ULL << 27) / 1'000'000'000ULL;
+  data.wl_work_per_window = static_cast<__u64>(std::clamp(options_.largest_share, 0.0, 1.0) * (1ULL << 27));
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
   const auto number_of = [this](const EventSpec* event) {

@@ -56,6 +56,9 @@ struct KernelSideOptions {
   std::uint32_t raw_stack_bytes = WL_MAX_RAW_STACK;  // at most this much of one stack
   std::uint32_t user_frames = WL_MAX_USER_FRAMES;    // at most this many user frames of a stack
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
+  // Of each CPU's time, that samples may take in a window of 134 ms. Later samples of the window have their innermost
+  // frame alone, and end as WL_END_NO_TIME.
+  double largest_share = 0.5;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
   std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
   // Inode of a PID namespace, or 0 for the initial one. All process and thread ids are numbers of this namespace, also
