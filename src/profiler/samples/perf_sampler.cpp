@@ -59,7 +59,8 @@ bool is_plain_event(const EventSpec& spec) {
 PerfSampler::PerfSampler(const PerfSamplerOptions& options, ProcessSink sink)
     : options_(options), sink_(std::move(sink)) {
   const auto wait = std::ranges::find(options_.events, EventKind::kWait, &EventSpec::kind);
-  if (wait != options_.events.end()) waits_.emplace(wait->shortest_wait);
+  if (wait != options_.events.end())
+    waits_.emplace(static_cast<std::uint16_t>(wait - options_.events.begin()), wait->shortest_wait);
 }
 
 std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(const PerfSamplerOptions& options,
@@ -239,7 +240,7 @@ void PerfSampler::on_sample(std::span<const std::byte> record) {
 }
 
 void PerfSampler::on_switch(std::span<const std::byte> record) {
-  if (!waits_) return;
+  if (!waits_ || !started_) return;
   bool known = false;
   auto wait = waits_->on_switch(record, known);
   if (!known) ++malformed_;

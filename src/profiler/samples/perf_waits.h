@@ -21,13 +21,13 @@ namespace windlass::profiler {
 class PerfWaits {
  public:
   using Event = std::vector<std::uint64_t>;  // a wl_raw_event, or a wl_stack_event
-  // Waits shorter than `shortest` (ns) are not counted.
-  explicit PerfWaits(std::uint64_t shortest) : shortest_(shortest) {}
+  // Of the recording's event number `event`. Waits shorter than `shortest` (ns) are not counted.
+  PerfWaits(std::uint16_t event, std::uint64_t shortest) : event_(event), shortest_(shortest) {}
 
   // Keeps a thread's stack until the record of its switch.
   void hold(Event&& event);
-  // Takes a PERF_RECORD_SWITCH whose sample id has thread, time and id. Returns the stack if a wait begins. False in
-  // `known`: the record cannot be.
+  // Takes a PERF_RECORD_SWITCH whose sample id has thread, time and id. Returns the stack if a wait begins: without
+  // frames if its sample was lost. False in `known`: the record cannot be.
   std::optional<Event> on_switch(std::span<const std::byte> record, bool& known);
 
   struct Ended {
@@ -62,6 +62,7 @@ class PerfWaits {
   void begin_wait(Event& event, std::uint64_t time, bool preempted);
   [[nodiscard]] std::uint64_t lasted(const Begin& wait) const;
 
+  std::uint16_t event_;
   std::uint64_t shortest_;
   std::uint64_t stopped_ = 0;                      // 0: not yet
   std::uint64_t waits_ = 0;                        // so far: each has a key of its own
