@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/monotonic.h"
@@ -21,19 +20,21 @@ bool is_in_system_call(const wl_raw_event& event) {
   return static_cast<std::int32_t>(event.regs[x86_64::kRax]) == -ENOSYS;
 }
 
-// A wl_stack_event of a thread whose sample is missing.
-PerfWaits::Event without_frames(std::uint16_t event, std::uint32_t tgid, std::uint32_t tid, std::uint64_t time) {
-  wl_stack_event made{};
-  made.head.type = WL_EVENT_STACK;
-  made.head.event = event;
-  made.head.time = time;
-  made.head.tgid = tgid;
-  made.head.tid = tid;
-  made.end = WL_END_NO_TIME;
-  PerfWaits::Event words(sizeof made / sizeof(std::uint64_t));
-  std::memcpy(words.data(), &made, sizeof made);
-  return words;
+// The thread's time adds up without its frames, too.
+PerfWaits::Event without_frames(std::uint16_t number, std::uint32_t tgid, std::uint32_t tid, std::uint64_t time) {
+  PerfWaits::Event event(sizeof(wl_stack_event) / 8);
+  auto& stack = *reinterpret_cast<wl_stack_event*>(event.data());
+  stack.head.type = WL_EVENT_STACK;
+  stack.head.event = number;
+  stack.head.time = time;
+  stack.head.tgid = tgid;
+  stack.head.tid = tid;
+  stack.end = WL_END_UNREADABLE_STACK;
+  return event;
 }
+
+// Of a thread that has ended, the kernel no longer knows the ids (perf_event_pid() in kernel/events/core.c).
+bool is_thread_id(std::uint32_t id) { return id != 0 && id != ~std::uint32_t{0}; }
 
 }  // namespace
 
@@ -49,13 +50,14 @@ std::optional<PerfWaits::Event> PerfWaits::on_switch(std::span<const std::byte> 
   const auto tgid = view.at<std::uint32_t>(8);
   const auto tid = view.at<std::uint32_t>(12);
   const auto time = view.at<std::uint64_t>(16);
-  known = header && tid && time;
+  known = header && tgid && tid && time;
   if (!known) return std::nullopt;
   if ((header->misc & PERF_RECORD_MISC_SWITCH_OUT) == 0) {
     switches_.push_back({.time = *time, .tid = *tid, .begin = {}});
     return std::nullopt;
   }
   auto held = held_.extract(*tid);
+  if (held.empty() && !(is_thread_id(*tgid) && is_thread_id(*tid))) return std::nullopt;
   Event event = held.empty() ? without_frames(event_, *tgid, *tid, *time) : std::move(held.mapped());
   begin_wait(event, *time, (header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0);
   return event;
@@ -70,7 +72,9 @@ void PerfWaits::begin_wait(Event& event, std::uint64_t time, bool preempted) {
     raw.hash = hash;
     if (!preempted && !is_in_system_call(raw)) head.reason = WL_WAIT_FAULT;
   } else {
-    reinterpret_cast<wl_stack_event&>(head).hash = hash;
+    auto& stack = reinterpret_cast<wl_stack_event&>(head);
+    stack.hash = hash;
+    if (!preempted && stack.user_frames == 0) head.reason = 0;  // nothing tells
   }
   switches_.push_back({.time = time, .tid = head.tid, .begin = Begin{{hash, head.tgid, head.tid}, head.event, time}});
 }

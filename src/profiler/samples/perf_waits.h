@@ -21,13 +21,13 @@ namespace windlass::profiler {
 class PerfWaits {
  public:
   using Event = std::vector<std::uint64_t>;  // a wl_raw_event, or a wl_stack_event
-  // Of the recording's event of that number. Waits shorter than `shortest` (ns) are not counted.
+  // Of the recording's event number `event`. Waits shorter than `shortest` (ns) are not counted.
   PerfWaits(std::uint16_t event, std::uint64_t shortest) : event_(event), shortest_(shortest) {}
 
   // Keeps a thread's stack until the record of its switch.
   void hold(Event&& event);
   // Takes a PERF_RECORD_SWITCH whose sample id has thread, time and id. Returns the stack if a wait begins: without
-  // frames if its sample was lost, so that its time is not. False in `known`: the record cannot be.
+  // frames if its sample was lost. False in `known`: the record cannot be.
   std::optional<Event> on_switch(std::span<const std::byte> record, bool& known);
 
   struct Ended {

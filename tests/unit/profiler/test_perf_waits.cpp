@@ -1,158 +1,142 @@
-// How long threads wait, by switch records of perf events, made by hand.
+// Records of switches as perf_event_open(2) lays them out, made waits.
 #include "profiler/samples/perf_waits.h"
 
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
 
+#include <cerrno>
 #include <cstring>
-#include <map>
-#include <optional>
-#include <span>
-#include <tuple>
-#include <utility>
-#include <vector>
 
-namespace windlass::test {
+#include "base/registers.h"
+
+namespace windlass::profiler {
 namespace {
 
-using profiler::PerfWaits;
-
 constexpr std::uint16_t kEvent = 3;
-constexpr std::uint32_t kProcess = 10;
-enum Kind : std::uint16_t {
-  kIn = 0,
-  kOut = PERF_RECORD_MISC_SWITCH_OUT,
-  kPreempted = PERF_RECORD_MISC_SWITCH_OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT
-};
+constexpr std::uint32_t kTgid = 10, kTid = 11;
+constexpr std::uint16_t kIn = 0, kOut = PERF_RECORD_MISC_SWITCH_OUT;
+constexpr std::uint16_t kPreempted = kOut | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
 
-class PerfWaitsTest : public testing::Test {
- protected:
-  explicit PerfWaitsTest(std::uint64_t shortest = 0) : waits_(kEvent, shortest) {}
+struct Waits : testing::Test {
+  PerfWaits waits{kEvent, 100};
+  std::vector<PerfWaits::Ended> ended;
 
-  void hold(std::uint32_t tid, std::uint64_t time) {
-    wl_stack_event event{};
-    event.head.type = WL_EVENT_STACK;
-    event.head.event = kEvent;
-    event.head.time = time;
-    event.head.tgid = kProcess;
-    event.head.tid = tid;
-    event.user_frames = 1;
-    PerfWaits::Event words(sizeof event / 8 + 1);
-    std::memcpy(words.data(), &event, sizeof event);
-    waits_.hold(std::move(words));
-  }
-  std::optional<wl_stack_event> give(Kind kind, std::uint32_t tid, std::uint64_t time) {
-    struct Record {
+  std::optional<PerfWaits::Event> on_switch(std::uint16_t misc, std::uint64_t time, std::uint32_t tid = kTid,
+                                            std::uint32_t tgid = kTgid) {
+    const struct {
       perf_event_header header;
-      std::uint32_t pid, tid;
+      std::uint32_t tgid, tid;
       std::uint64_t time, id;
-    } record{{PERF_RECORD_SWITCH, kind, sizeof(Record)}, kProcess, tid, time, 1};
+    } record{{PERF_RECORD_SWITCH, misc, 32}, tgid, tid, time, 1};
     bool known = false;
-    const auto event = waits_.on_switch(std::as_bytes(std::span(&record, 1)), known);
+    auto event = waits.on_switch(std::as_bytes(std::span(&record, 1)), known);
     EXPECT_TRUE(known);
-    if (!event) return std::nullopt;
-    wl_stack_event stack{};
-    std::memcpy(static_cast<void*>(&stack), event->data(), sizeof stack);
-    return stack;
+    return event;
   }
-  // (thread, begin, length) of those that have ended.
-  std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> settle(std::uint64_t time) {
-    std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> ended;
-    waits_.settle(time, [&](const PerfWaits::Ended& wait) {
-      EXPECT_EQ(wait.event, kEvent);
-      ended.emplace_back(wait.key.tid, wait.since, wait.lasted);
-    });
-    return ended;
+  void hold(std::uint64_t rax) {
+    PerfWaits::Event event(sizeof(wl_raw_event) / 8);
+    auto& raw = *reinterpret_cast<wl_raw_event*>(event.data());
+    raw.head.type = WL_EVENT_RAW;
+    raw.head.event = kEvent;
+    raw.head.tgid = kTgid;
+    raw.head.tid = kTid;
+    raw.machine = WL_MACHINE_X86_64;
+    raw.regs[x86_64::kRax] = rax;
+    waits.hold(std::move(event));
   }
-  std::map<std::uint64_t, std::uint64_t> counts(bool clear) {  // of each key's hash: ns
-    std::map<std::uint64_t, std::uint64_t> counts;
-    waits_.for_each_count(
-        [&](const wl_stack_key& key, const wl_count& count) {
-          EXPECT_EQ(count.count, 1u);
-          counts[key.hash] += count.value;
-        },
-        clear);
-    return counts;
+  void settle(std::uint64_t time) {
+    waits.settle(time, [this](const PerfWaits::Ended& wait) { ended.push_back(wait); });
   }
-
-  PerfWaits waits_;
+  std::uint64_t sum() {
+    std::uint64_t all = 0;
+    waits.for_each_count([&](const wl_stack_key&, const wl_count& count) { all += count.value; }, false);
+    return all;
+  }
+  static const wl_event_head& head(const PerfWaits::Event& event) {
+    return *reinterpret_cast<const wl_event_head*>(event.data());
+  }
 };
 
-class LongPerfWaits : public PerfWaitsTest {
- protected:
-  LongPerfWaits() : PerfWaitsTest(50) {}
-};
-
-TEST_F(PerfWaitsTest, LastFromTheSwitchToTheReturn) {
-  hold(7, 99);
-  const auto begun = give(kOut, 7, 100);
-  ASSERT_TRUE(begun.has_value());
-  EXPECT_EQ(begun->user_frames, 1u);
-  EXPECT_EQ(begun->head.reason, WL_WAIT_OTHER);
-  EXPECT_FALSE(give(kIn, 7, 350).has_value());
-  EXPECT_EQ(settle(1000), (std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>>{{7, 100, 250}}));
-  EXPECT_EQ(counts(true), (std::map<std::uint64_t, std::uint64_t>{{begun->hash, 250}}));
-  EXPECT_TRUE(counts(true).empty());
+TEST_F(Waits, AStackLastsUntilTheReturn) {
+  hold(static_cast<std::uint32_t>(-ENOSYS));
+  const auto event = on_switch(kOut, 1000);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(head(*event).reason, WL_WAIT_OTHER);
+  on_switch(kIn, 1500);
+  settle(2000);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].since, 1000u);
+  EXPECT_EQ(ended[0].lasted, 500u);
+  EXPECT_EQ(ended[0].key.hash, reinterpret_cast<const wl_raw_event*>(event->data())->hash);
+  EXPECT_EQ(sum(), 500u);
 }
 
-// Its ring was full.
-TEST_F(PerfWaitsTest, WithoutASampleHaveTheirTimeAndNoFrames) {
-  const auto begun = give(kPreempted, 7, 100);
-  ASSERT_TRUE(begun.has_value());
-  EXPECT_EQ(begun->head.type, WL_EVENT_STACK);
-  EXPECT_EQ(begun->head.event, kEvent);
-  EXPECT_EQ(begun->head.reason, WL_WAIT_PREEMPTED);
-  EXPECT_EQ(begun->head.tgid, kProcess);
-  EXPECT_EQ(begun->head.tid, 7u);
-  EXPECT_EQ(begun->head.time, 100u);
-  EXPECT_EQ(begun->end, WL_END_NO_TIME);
-  EXPECT_EQ(begun->user_frames + begun->kernel_frames, 0);
-  EXPECT_FALSE(give(kIn, 7, 130).has_value());
-  EXPECT_EQ(settle(1000).size(), 1u);
-  EXPECT_EQ(counts(true).at(begun->hash), 30u);
+TEST_F(Waits, Reasons) {
+  hold(0);
+  EXPECT_EQ(head(on_switch(kOut, 1000).value()).reason, WL_WAIT_FAULT);
+  hold(0);
+  EXPECT_EQ(head(on_switch(kPreempted, 2000).value()).reason, WL_WAIT_PREEMPTED);
 }
 
-// A thread leaves one CPU and returns on another, whose ring is read first.
-TEST_F(PerfWaitsTest, AreSettledInTheOrderOfTime) {
-  (void)give(kIn, 7, 350);
-  (void)give(kIn, 7, 950);
-  (void)give(kOut, 7, 100);
-  (void)give(kOut, 8, 200);
-  EXPECT_EQ(settle(300).size(), 0u) << "none has ended by then";
-  (void)give(kOut, 7, 600);
-  const std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> expected = {{7, 100, 250}, {7, 600, 350}};
-  EXPECT_EQ(settle(1000), expected);
+TEST_F(Waits, ALostSampleIsCountedWithoutFrames) {
+  const auto event = on_switch(kOut, 1000);
+  ASSERT_TRUE(event);
+  const auto& stack = *reinterpret_cast<const wl_stack_event*>(event->data());
+  EXPECT_EQ(stack.head.type, WL_EVENT_STACK);
+  EXPECT_EQ(stack.head.event, kEvent);
+  EXPECT_EQ(stack.head.tgid, kTgid);
+  EXPECT_EQ(stack.head.tid, kTid);
+  EXPECT_EQ(stack.head.time, 1000u);
+  EXPECT_EQ(stack.head.reason, 0u) << "nothing tells";
+  EXPECT_EQ(stack.user_frames + stack.kernel_frames + stack.interpreted_frames + stack.taken_words, 0u);
+  EXPECT_NE(stack.end, WL_END_COMPLETE);
+  on_switch(kIn, 1700);
+  settle(2000);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].key.hash, stack.hash);
+  EXPECT_EQ(ended[0].event, kEvent);
+  EXPECT_EQ(sum(), 700u);
+  EXPECT_EQ(head(on_switch(kPreempted, 3000).value()).reason, WL_WAIT_PREEMPTED);
 }
 
-TEST_F(LongPerfWaits, LeaveOutShorterOnes) {
-  for (const std::uint64_t length : {49, 50}) {
-    (void)give(kOut, 7, 1000);
-    (void)give(kIn, 7, 1000 + length);
-    EXPECT_EQ(settle(5000).size(), length == 50 ? 1u : 0u);
-  }
-  EXPECT_EQ(counts(true).size(), 1u);
+TEST_F(Waits, AThreadThatHasEndedDoesNotWait) {
+  EXPECT_FALSE(on_switch(kOut, 1000, ~0u, ~0u));
+  EXPECT_FALSE(on_switch(kOut, 1000, 0, 0));
+  settle(2000);
+  waits.stop(5000);
+  EXPECT_EQ(sum(), 0u);
 }
 
-TEST_F(LongPerfWaits, GoOnUntilTheRecordingEnds) {
-  const auto first = give(kOut, 7, 100), second = give(kOut, 8, 170);
-  (void)settle(200);
-  waits_.stop(200);
-  EXPECT_EQ(counts(false), (std::map<std::uint64_t, std::uint64_t>{{first->hash, 100}})) << "the other one is short";
-  std::size_t waiting = 0;
-  waits_.for_each_waiting(
-      [&](const profiler::SampleSource::Waiting& wait) { waiting += wait.since == 100 || wait.since == 170 ? 1 : 0; });
-  EXPECT_EQ(waiting, 2u);
-  EXPECT_NE(first->hash, second->hash);
+TEST_F(Waits, AReturnMayComeFirst) {
+  on_switch(kIn, 1500);  // out of another CPU's ring
+  on_switch(kOut, 1000);
+  settle(2000);
+  EXPECT_EQ(sum(), 500u);
 }
 
-TEST_F(PerfWaitsTest, OfARecordThatIsCutOffAreUnknown) {
-  const std::vector<std::byte> bytes(23);
-  for (std::size_t size = 0; size <= bytes.size(); ++size) {
-    bool known = true;
-    EXPECT_FALSE(waits_.on_switch(std::span(bytes).first(size), known).has_value());
-    EXPECT_FALSE(known) << size;
-  }
+TEST_F(Waits, ShortOnesAreNotCounted) {
+  on_switch(kOut, 1000);
+  on_switch(kIn, 1099);
+  on_switch(kOut, 2000);
+  on_switch(kIn, 2100);
+  settle(3000);
+  EXPECT_EQ(sum(), 100u);
+}
+
+TEST_F(Waits, OneThatGoesOnLastsUntilTheStop) {
+  on_switch(kOut, 1000);
+  settle(2000);
+  waits.stop(5000);
+  EXPECT_EQ(sum(), 4000u);
+  EXPECT_TRUE(ended.empty());
+}
+
+TEST_F(Waits, ShortRecordsAreNotKnown) {
+  const perf_event_header header{PERF_RECORD_SWITCH, kOut, sizeof header};
+  bool known = true;
+  EXPECT_FALSE(waits.on_switch(std::as_bytes(std::span(&header, 1)), known));
+  EXPECT_FALSE(known);
 }
 
 }  // namespace
-}  // namespace windlass::test
+}  // namespace windlass::profiler
