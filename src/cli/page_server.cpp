@@ -141,7 +141,7 @@ class Client {
     return {socket_.get(), static_cast<short>(!answered_ ? POLLIN : answer_.question ? POLLRDHUP : POLLOUT), 0};
   }
   [[nodiscard]] Clock::time_point until() const { return until_; }
-  [[nodiscard]] bool knows_path() const { return answer_.question || !answer_.body.empty(); }
+  [[nodiscard]] bool knows_path() const { return answer_.question || answer_.body != nullptr; }
   // What it waits for; null: nothing.
   [[nodiscard]] const PageServer::Question* question() const { return answer_.question ? &*answer_.question : nullptr; }
   // Goes on as far as possible without waiting. False: the connection is over.
