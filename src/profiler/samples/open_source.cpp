@@ -12,9 +12,9 @@ namespace {
 
 std::expected<OpenedSource, SystemError> open_own_events(const KernelSideOptions& options, const Targets& targets,
                                                          PerfSampler::ProcessSink sink, SystemError&& why) {
-  auto sampler =
-      PerfSampler::open({.frequency = options.frequency, .events = options.events, .timeline = options.timeline},
-                        targets.chosen(), std::move(sink));
+  auto sampler = PerfSampler::open(
+      {.frequency = options.frequency, .events = options.events, .timeline = options.timeline, .held = options.held},
+      targets.chosen(), std::move(sink));
   if (!sampler) {
     why.text += fmt::format(". Without BPF it fails, too: {}", sampler.error().text);
     return std::unexpected(std::move(why));

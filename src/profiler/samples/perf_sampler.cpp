@@ -137,6 +137,8 @@ PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t rin
 }
 
 PerfSampler::Failure PerfSampler::open_event(std::uint32_t tid, Cpu& cpu, std::size_t number, std::size_t ring_pages) {
+  // A command that is held back still runs this program's code.
+  attrs_[number].disabled = attrs_[number].enable_on_exec = tid == options_.held ? 1 : 0;
   const int fd = open_process_events(attrs_[number], static_cast<pid_t>(tid), cpu.number);
   // ENODEV: the CPU went offline, or, for all CPUs, there is no such counter. ESRCH: the thread went away.
   if (fd < 0 && (errno == ENODEV || errno == ESRCH)) return {};

@@ -27,6 +27,7 @@ struct PerfSamplerOptions {
   unsigned frequency = 99;                     // samples a second of CPU time: of the event "cpu"
   std::vector<EventSpec> events{EventSpec{}};  // a sample has the number of its event; at least one
   bool timeline = false;                       // the times of waits are told
+  std::uint32_t held = 0;                      // this process is sampled from its next exec on; 0: none
 };
 
 // Can perf events record it for a user who may not load BPF programs?
