@@ -1,4 +1,5 @@
-// Profiles that a client opens. A file may be hostile, endless or large, so a process of its own reads and converts it.
+// Profiles that a client opens and asks about. A file may be hostile, endless or large, so a process of its own reads
+// and converts it. Another one works each answer out.
 #include <linux/magic.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 namespace windlass::cli {
 namespace {
 
+constexpr ChildLimits kToCompute{.patience = std::chrono::seconds(120), .most_bytes = std::size_t{64} << 20};
 constexpr ChildLimits kToOpen{.patience = std::chrono::seconds(300), .most_bytes = std::size_t{256} << 20};
 
 // Why a file cannot be a profile; empty: it may be one. Files of the kernel claim to be regular, but reads of some wait
@@ -64,6 +66,26 @@ WorkedOut wait_for(ChildAnswer child, const ChildWatch& watch) {
 }
 
 }  // namespace
+
+McpResult call_apart(McpContext& context, const McpTool& tool, const Json& arguments) {
+  McpResult result;
+  for (const McpArgument& argument : tool.arguments) {
+    if (argument.name != "file" && argument.name != "a" && argument.name != "b") continue;
+    std::string file = text_argument(arguments, argument.name.c_str());
+    if (context.profiles.find(file, result.problem, context.open_watch) == nullptr) return result;
+  }
+  const auto work = [&] {
+    context.open_watch = {};  // the parent reads the client's lines
+    const McpResult made = tool.call(context, arguments);
+    if (!made.problem.empty()) return WorkedOut{.good = false, .text = made.problem};
+    return WorkedOut{.good = true, .text = made.value.dump(-1, ' ', false, Json::error_handler_t::replace)};
+  };
+  auto child = ChildAnswer::start(work, kToCompute);
+  if (!child) return {.problem = child.error().what};
+  WorkedOut answer = wait_for(std::move(*child), context.open_watch);
+  if (!answer.good) return {.problem = std::move(answer.text)};
+  return {.value = Json::parse(answer.text, nullptr, false)};
+}
 
 const profile::Profile* OpenProfiles::open(const std::string& file, std::string& problem, const ChildWatch& watch) {
   problem = not_to_open(file);

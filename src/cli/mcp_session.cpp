@@ -131,7 +131,7 @@ void McpSession::call_tool(const Json& id, const Json& params) {
   if (cancelled_) return;
   if (result.problem.empty()) {
     try {
-      result = tool->call(context_, arguments);
+      result = tool->computes ? call_apart(context_, *tool, arguments) : tool->call(context_, arguments);
     } catch (const std::exception& error) {  // out of memory, mostly: the next call may need less
       result.problem = error.what();
     }

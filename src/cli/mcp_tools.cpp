@@ -148,7 +148,8 @@ std::vector<McpTool> profile_tools() {
                                                                            {"total", number_schema()},
                                                                            {"self_share", of_type("number")},
                                                                            {"total_share", of_type("number")}}))}}),
-       .call = call_top_functions});
+       .call = call_top_functions,
+       .computes = true});
   const auto relatives = [&](const char* name, const char* help, auto* call) {
     tools.push_back(
         {.name = name,
@@ -156,7 +157,8 @@ std::vector<McpTool> profile_tools() {
          .arguments = with_selection({file_argument(), text("function", "its name, with or without parameters", true),
                                       limit_argument("rows at most", 20)}),
          .output_schema = relatives_schema(name),
-         .call = call});
+         .call = call,
+         .computes = true});
   };
   relatives("callers", "The functions that call a function, with the sums of the samples that came by them",
             call_callers);
@@ -173,7 +175,8 @@ std::vector<McpTool> profile_tools() {
                                                                                    {"self", number_schema()},
                                                                                    {"total", number_schema()},
                                                                                    {"share", of_type("number")}}))}}),
-                   .call = call_call_tree});
+                   .call = call_call_tree,
+                   .computes = true});
   tools.push_back({.name = "processes",
                    .help = "The processes that have samples",
                    .arguments = with_selection({file_argument(), limit_argument("processes at most", 50)}),
@@ -181,7 +184,8 @@ std::vector<McpTool> profile_tools() {
                                                                                     {"name", text_schema()},
                                                                                     {"sum", number_schema()},
                                                                                     {"share", of_type("number")}}))}}),
-                   .call = call_processes});
+                   .call = call_processes,
+                   .computes = true});
   tools.push_back(
       {.name = "diff",
        .help = "Compares two profiles, function by function, and says which differences are more than noise",
@@ -194,7 +198,8 @@ std::vector<McpTool> profile_tools() {
        .output_schema = object_of({{"diff", line_of("report --diff --json")},
                                    {"functions", list_of(line_of("report --diff --json"))},
                                    {"more", number_schema()}}),
-       .call = call_diff});
+       .call = call_diff,
+       .computes = true});
   return tools;
 }
 

@@ -66,6 +66,7 @@ struct McpTool {
   Json output_schema;
   McpResult (*call)(McpContext& context, const Json& arguments);
   bool records = false;
+  bool computes = false;  // from open profiles alone: call_apart() calls it
 };
 
 // Those of the context: `record` only if it is allowed.
@@ -88,6 +89,10 @@ struct McpTool {
 [[nodiscard]] McpResult call_annotate(McpContext& context, const Json& arguments);
 [[nodiscard]] McpResult call_walk(McpContext& context, const Json& arguments);
 [[nodiscard]] McpResult call_record(McpContext& context, const Json& arguments);
+
+// Calls a tool that computes in a process of its own, once the profiles are open: large profiles take long, and so do
+// some regular expressions on long names.
+[[nodiscard]] McpResult call_apart(McpContext& context, const McpTool& tool, const Json& arguments);
 
 // What open_profile and record answer.
 [[nodiscard]] Json summary_of(const std::string& file, const profile::Profile& profile);

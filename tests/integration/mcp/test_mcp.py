@@ -270,6 +270,13 @@ def test_cancelling(folder):
     opened = server.call("open_profile", file=large)
     expect(opened["functions"] == 130000, f"a large file: {opened}")
 
+    server.write(server.request(85, "top_functions", file=large))
+    computing = server.child()
+    os.kill(computing, signal.SIGSTOP)
+    expect(server.ask("ping")["result"] == {}, "no ping while an answer is worked out")
+    server.write_at_once(server.cancel(85), {"jsonrpc": "2.0", "id": 86, "method": "ping"})
+    expect(server.read()["id"] == 86 and has_ended(computing), "a cancelled answer is still worked out")
+
     # While the server is stopped, a walk of many threads fills the pipe and waits, with half of the answer written.
     threads = subprocess.Popen([sys.executable, "-c", "import threading\nfor n in range(500): threading.Thread(target="
                                 "threading.Event().wait).start()\nprint(flush=True)"], stdout=subprocess.PIPE)
