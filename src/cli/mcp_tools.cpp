@@ -157,7 +157,8 @@ std::vector<McpTool> profile_tools() {
          .arguments = with_selection({file_argument(), text("function", "its name, with or without parameters", true),
                                       limit_argument("rows at most", 20)}),
          .output_schema = relatives_schema(name),
-         .call = call});
+         .call = call,
+         .computes = true});
   };
   relatives("callers", "The functions that call a function, with the sums of the samples that came by them",
             call_callers);

@@ -304,6 +304,7 @@ def test_cancelling(folder):
         server.start()
         server.write(server.request(1, "open_profile", file=large))
         reader = server.child()
+        time.sleep(0.1)  # for it to say that it ends with the server; it reads for longer than that
         os.kill(reader, signal.SIGSTOP)
         server.process.send_signal(number)
         expect(server.process.wait(timeout=30) == -number and has_ended(reader), f"a reader outlives a server that {number} ends")
