@@ -20,9 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void work_it_out(const std::function<WorkedOut()>& work, int pipe) {
+[[noreturn]] void work_it_out(const std::function<WorkedOut()>& work, int pipe, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  os::use_readers(nullptr);  // The readers answer the parent. This process may itself be left behind.
+  if (getppid() != parent) _exit(0);  // it ended before
+  os::use_readers(nullptr);           // The readers answer the parent. This process may itself be left behind.
   // The browsers' connections would stay open here.
   dup2(pipe, STDERR_FILENO + 1);
   close_range(STDERR_FILENO + 2, ~0U, 0);
@@ -45,9 +46,9 @@ Expected<ChildAnswer> ChildAnswer::start(const std::function<WorkedOut()>& work,
   };
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return refused("cannot make a pipe");
   os::Descriptor from(ends[0]), to(ends[1]);
-  const pid_t child = fork();
+  const pid_t parent = getpid(), child = fork();
   if (child < 0) return refused("cannot start a process");
-  if (child == 0) work_it_out(work, to.get());
+  if (child == 0) work_it_out(work, to.get(), parent);
   fcntl(from.get(), F_SETFL, O_NONBLOCK);
   return ChildAnswer(child, std::move(from), limits);
 }

@@ -49,7 +49,7 @@ struct ReportArguments {
   std::string label;
   AnnotateArguments annotate;
   bool html = false, folded = false, speedscope = false, firefox = false, chrome = false, json = false, csv = false;
-  bool diff = false;
+  bool pprof = false, diff = false;
   exporter::Normalise normalise = exporter::Normalise::kSamples;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
@@ -103,6 +103,7 @@ Expected<void> write(const ReportArguments& options, const Chosen& what, TextWri
   if (options.firefox || options.chrome) return write_lines(options, profile, value, subject, out);
   if (options.json) return exporter::write_json(profile, out, value);
   if (options.csv) return exporter::write_csv(profile, out, value);
+  if (options.pprof) return exporter::write_pprof(profile, out);
   return exporter::write_report(profile, out,
                                 {.value = value,
                                  .label = options.label,
@@ -177,7 +178,12 @@ int end_of(const Expected<void>& written, const std::string& file) {
 
 // False: says on stderr which options do not go together.
 bool go_together(const ReportArguments& options) {
-  const bool has_form = options.speedscope || options.firefox || options.chrome || !options.label.empty();
+  const bool has_form =
+      options.speedscope || options.firefox || options.chrome || options.pprof || !options.label.empty();
+  if (options.pprof && ::isatty(STDOUT_FILENO) == 1) {
+    say("windlass: report --pprof writes a compressed file, which a terminal cannot show. Way out: > FILE.pb.gz\n");
+    return false;
+  }
   if (options.annotate.wanted() && (has_form || options.html || options.folded || options.csv || options.diff)) {
     say("windlass: --annotate writes text, or lines of JSON with --json. Way out: leave out the other form\n");
     return false;
@@ -248,6 +254,7 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--firefox", options->firefox, "what threads did when, for profiler.firefox.com");
   forms->add_flag("--chrome", options->chrome, "what threads did when, for ui.perfetto.dev and chrome://tracing");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
+  forms->add_flag("--pprof", options->pprof, "a profile as record writes it, with what the options choose");
   forms->add_flag("--csv", options->csv, "the functions as comma-separated values");
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");

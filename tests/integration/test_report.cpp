@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -86,6 +87,23 @@ TEST_F(ReportCommand, ReadsWhatItWrites) {
     const auto csv = run(report_ + "--csv " + value + other + " 2>&1");
     EXPECT_EQ(csv.status, 0) << form << csv.output;
     EXPECT_NE(run(report_ + "--folded " + value + other).output, "") << form;
+  }
+}
+
+// Whatever file comes in, and whatever is chosen of it.
+TEST_F(ReportCommand, EachInputBecomesAProfile) {
+  const std::string other = directory_ + "/other", made = directory_ + "/made.pb.gz";
+  const auto expect_same = [&](const std::string& options, const std::string& from) {
+    SCOPED_TRACE(options + from);
+    EXPECT_EQ(run(report_ + "--pprof " + options + from + " > " + made).status, 0);
+    const std::string chosen = run(report_ + "--json " + options + from).output;
+    EXPECT_GT(std::ranges::count(chosen, '\n'), 3);
+    EXPECT_EQ(run(report_ + "--json " + made).output, chosen);
+  };
+  for (const char* options : {"", "--focus work ", "--ignore work ", "--callees-of work "}) expect_same(options, file_);
+  for (const char* form : {"--folded", "--speedscope --value samples", "--firefox"}) {
+    ASSERT_EQ(run(report_ + form + " " + file_ + " 2> /dev/null > " + other).status, 0) << form;
+    expect_same("", other);
   }
 }
 
