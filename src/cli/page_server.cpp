@@ -198,7 +198,7 @@ class Clients {
   void add(os::Descriptor connection) { clients_.emplace_back(std::move(connection)); }
   // The oldest one that has not asked for something of the page; else the oldest one.
   void drop_one() {
-    const Place idle = std::ranges::find_if_not(clients_, &Client::knows_path);
+    const auto idle = std::ranges::find_if_not(clients_, &Client::knows_path);
     drop(idle != clients_.end() ? idle : clients_.begin());
   }
   void want(std::vector<pollfd>& wanted) const {

@@ -4,8 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <cstdio>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include <fmt/format.h>
@@ -24,8 +24,11 @@ std::optional<uid_t> user_in(const char* list, const std::string& local, const s
   const std::string wanted = " " + local + " " + remote + " ";
   for (std::string line; std::getline(file, line);) {
     if (line.find(wanted) == std::string::npos) continue;
-    unsigned user = 0;
-    if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %*s %*s %*s %u", &user) == 1) return user;
+    std::istringstream words(line);
+    std::string word;
+    for (int i = 0; i < 7; ++i) words >> word;
+    uid_t user = 0;
+    if (words >> user) return user;
   }
   return std::nullopt;
 }

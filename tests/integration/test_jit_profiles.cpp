@@ -346,8 +346,8 @@ JsChain judge_js_chain(const std::vector<std::string>& names, bool truncated) {
     if (!is_part(name)) continue;  // builtins between, and frames without a name
     // In a caller's own code, what is called is not there yet.
     if (generation.empty()) next = part_of(name), generation = generation_of(name);
-    if (part_of(name) < next || generation_of(name) != generation) return JsChain::kWrong;
-    missing |= part_of(name) != next;
+    if (generation_of(name) != generation) return JsChain::kWrong;
+    missing |= part_of(name) != next;  // or it has the name of what took its place
     next = part_of(name) + 1;
   }
   missing |= !truncated && next != std::size(kParts);

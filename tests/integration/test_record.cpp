@@ -563,7 +563,7 @@ TEST_F(Record, UsageErrors) {
   EXPECT_EQ(run({"--"}), 2);  // an empty variable for a command: not the whole machine
   EXPECT_EQ(run({"-a", "-p", "1"}), 2);
   EXPECT_EQ(run({"-F", "0"}), 2);
-  for (const char* duration : {"-1", "0s", "2 s", "s", "1d", "inf", "nan", "1e400", "5ms5"})
+  for (const char* duration : {"-1", "0s", "2 s", "s", "1w", "inf", "nan", "1e400", "5ms5"})
     EXPECT_EQ(run({"--duration", duration}), 2) << duration;
 }
 

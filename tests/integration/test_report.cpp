@@ -218,8 +218,8 @@ TEST_F(ReportCommand, NamesFromPdbFiles) {
   EXPECT_EQ(count(run("_NT_SYMBOL_PATH=" WINDLASS_PDB_FOLDER " " + report_ + "--folded " + file_).output, ";start "),
             1U);
   const auto wrong = run(report_ + "--folded --pdb " + directory_ + "/nosuch.pdb --symbol-path /nowhere " + file_);
-  EXPECT_EQ(wrong.status, 0);
-  EXPECT_NE(wrong.output.find("windlass: " + directory_ + "/nosuch.pdb: No such file"), std::string::npos)
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.output.find("--pdb: cannot open " + directory_ + "/nosuch.pdb: No such file"), std::string::npos)
       << wrong.output;
 }
 #endif

@@ -112,8 +112,7 @@ std::expected<std::string, SystemError> alloc_library_file_in(const std::string&
   struct statvfs system {};
   if (statvfs(folder.c_str(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0)
     return std::unexpected(no_place(folder, "no program may run from this file system", EPERM));
-  const std::string path =
-      fmt::format("{}/libwindlass_alloc-{:016x}.so", folder, std::hash<std::string_view>{}(*library));
+  std::string path = fmt::format("{}/libwindlass_alloc-{:016x}.so", folder, std::hash<std::string_view>{}(*library));
   if (holds(path, *library)) return path;
   if (const int error = write_whole(path, *library); error != 0) return std::unexpected(no_place(path, error));
   return path;

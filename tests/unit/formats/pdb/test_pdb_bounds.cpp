@@ -22,6 +22,14 @@ void* operator new(std::size_t size) {
   most = std::max(most.load(), live += size);
   return block + kHead;
 }
+// A sanitizer's own one keeps no size.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* given) noexcept {
   if (given == nullptr) return;
   auto* block = static_cast<char*>(given) - kHead;
@@ -29,6 +37,7 @@ void operator delete(void* given) noexcept {
   std::free(block);
 }
 void operator delete(void* given, std::size_t) noexcept { operator delete(given); }
+void operator delete(void* given, const std::nothrow_t&) noexcept { operator delete(given); }
 
 namespace windlass {
 namespace {

@@ -285,10 +285,12 @@ struct Here {
   ucontext_t context;
   Bytes stack;
 };
-__attribute__((noinline)) void take(Here& to) {
+[[gnu::noinline, gnu::no_sanitize("address")]] void take(Here& to) {
   getcontext(&to.context);
-  const auto* sp = reinterpret_cast<const char*>(to.context.uc_mcontext.gregs[REG_RSP]);
-  to.stack.assign(sp, 4096);
+  const auto* sp = reinterpret_cast<const volatile char*>(to.context.uc_mcontext.gregs[REG_RSP]);
+  to.stack.resize(4096);
+  char* const stack = to.stack.data();
+  for (std::size_t i = 0; i < 4096; ++i) stack[i] = sp[i];
 }
 __attribute__((noinline)) void import_outer(Here& to, int depth) {
   if (depth != 0)
@@ -326,7 +328,7 @@ TEST(PerfData, CopiesOfStacksAreUnwound) {
   ASSERT_TRUE(perf) << perf.error().text();
   ASSERT_EQ(perf->profile.samples.size(), 1u);
   const auto& locations = perf->profile.samples[0].locations;
-  ASSERT_GE(locations.size(), 7u);
+  ASSERT_GE(locations.size(), 6u);  // a sanitizer makes the frame of the test larger than the copy
   // take(), four of import_outer() - three with one return address -, this test.
   EXPECT_EQ(locations[2], locations[3]);
   EXPECT_EQ(locations[3], locations[4]);
