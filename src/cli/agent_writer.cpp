@@ -18,18 +18,12 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kClockStepNs = 100'000'000;
 constexpr int kLastTries = 3;  // to write the last intervals
 
-std::uint64_t samples_of(const profile::Profile& profile) {
-  std::uint64_t sum = 0;
-  for (const profile::Sample& sample : profile.samples) sum += sample.count;
-  return sum;
-}
-
 }  // namespace
 
 void AgentWriter::add(profile::Profile&& second, std::uint64_t end_unix_ns) {
   const std::scoped_lock lock(mutex_);
   if (seconds_.size() >= kMostSeconds) {
-    const std::uint64_t samples = samples_of(seconds_.front().profile);
+    const std::uint64_t samples = profile::count_samples(seconds_.front().profile);
     const profile::Profile dropped = std::move(seconds_.front().profile);
     seconds_.pop_front();
     dropped_ += samples;

@@ -113,6 +113,13 @@ struct Profile {
   return {profile.times.data() + sample.first_time, sample.times};
 }
 
+// Of all events together.
+[[nodiscard]] inline std::uint64_t count_samples(const Profile& profile) {
+  std::uint64_t sum = 0;
+  for (const Sample& sample : profile.samples) sum += sample.count;
+  return sum;
+}
+
 [[nodiscard]] inline bool has_times(const Profile& profile) {
   for (const Event& event : profile.events)
     if (event.per_time != 0) return true;

@@ -6,12 +6,6 @@ namespace windlass::store {
 
 namespace {
 
-std::uint64_t samples_of(const profile::Profile& profile) {
-  std::uint64_t sum = 0;
-  for (const profile::Sample& sample : profile.samples) sum += sample.count;
-  return sum;
-}
-
 // No later try can end in another way.
 bool is_final(const Error& error) { return error.code == ErrorCode::kOutOfRange || error.code == ErrorCode::kLimit; }
 
@@ -24,7 +18,7 @@ void BatchQueue::add(OwnedBatch&& batch) {
 }
 
 void BatchQueue::drop_oldest() {
-  const std::uint64_t samples = samples_of(waiting_.front().profile);
+  const std::uint64_t samples = profile::count_samples(waiting_.front().profile);
   dropped_samples_ += samples;
   const std::uint64_t lost = samples + waiting_.front().profile.lost;
   waiting_.pop_front();
@@ -39,7 +33,7 @@ Expected<void> BatchQueue::flush() {
       if (is_final(appended.error())) drop_oldest();
       return Failure(appended.error());
     }
-    kept_samples_ += samples_of(batch.profile);
+    kept_samples_ += profile::count_samples(batch.profile);
     ++kept_batches_;
     waiting_.pop_front();
   }
