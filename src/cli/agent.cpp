@@ -19,6 +19,7 @@
 #include "cli/errors.h"
 #include "cli/event_options.h"
 #include "cli/parsing.h"
+#include "cli/quick_names.h"
 #include "cli/recording_start.h"
 #include "cli/sample_options.h"
 #include "cli/say.h"
@@ -27,12 +28,8 @@
 #include "cli/stop_signals.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
-#include "profiler/samples/lock_waits.h"
-#include "profiler/samples/scheduler_frames.h"
-#include "profiler/samples/waker_frames.h"
+#include "profiler/samples/named_waits.h"
 #include "profiler/store/open_store.h"
-#include "symbols/kernel_symbols.h"
-#include "symbols/live_names.h"
 
 namespace windlass::cli {
 namespace {
@@ -75,20 +72,11 @@ int say_end(const AgentWriter& writer, std::uint64_t recorded, const std::string
 // Records on this thread, and writes on another one.
 int record_into(store::ProfileStore& store, const AgentArguments& arguments, profiler::Recorder& recorder,
                 int signals) {
-  std::optional<symbols::KernelSymbolsAhead> kernel;
-  std::optional<symbols::LiveNames> names;
+  std::optional<QuickNames> names;
   const auto name = [&](profile::Profile& profile) {
-    if (!names) {
-      kernel.emplace();
-      symbols::SymbolizeOptions options;
-      options.lines = false;  // reading DWARF costs more than the recording
-      options.kernel = &*kernel;
-      names.emplace(options);
-    }
+    if (!names) names.emplace();
     names->name(profile);
-    profiler::leave_out_scheduler(profile);
-    profiler::leave_out_waking(profile);
-    profiler::take_locks(profile, recorder.options().events);
+    profiler::settle_named_waits(profile, recorder.options().events);
   };
   AgentWriter writer(
       store, name,

@@ -10,11 +10,7 @@
 #include "base/text_writer.h"
 #include "profiler/export/html.h"
 #include "profiler/processes/priority.h"
-#include "profiler/samples/lock_waits.h"
-#include "profiler/samples/scheduler_frames.h"
-#include "profiler/samples/waker_frames.h"
-#include "symbols/kernel_symbols.h"
-#include "symbols/live_names.h"
+#include "profiler/samples/named_waits.h"
 
 namespace windlass::cli {
 
@@ -24,23 +20,6 @@ static std::chrono::nanoseconds cpu_time() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
-
-// Without inlined calls and lines: reading DWARF costs more than the recording.
-class LivePage::Names {
- public:
-  void name(profile::Profile& profile) { names_.name(profile); }
-
- private:
-  static symbols::SymbolizeOptions options(symbols::KernelSymbolsAhead& kernel) {
-    symbols::SymbolizeOptions options;
-    options.lines = false;
-    options.threads = 1;
-    options.kernel = &kernel;
-    return options;
-  }
-  symbols::KernelSymbolsAhead kernel_;
-  symbols::LiveNames names_{options(kernel_)};
-};
 
 os::Descriptor LivePage::event_descriptor() { return os::Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
@@ -71,11 +50,9 @@ void LivePage::end() {
 
 void LivePage::name(profile::Profile& profile) {
   if (!options_.names) return;
-  if (!names_) names_ = std::make_shared<Names>();
+  if (!names_) names_.emplace(1);
   names_->name(profile);
-  profiler::leave_out_scheduler(profile);
-  profiler::leave_out_waking(profile);
-  profiler::take_locks(profile, options_.events);
+  profiler::settle_named_waits(profile, options_.events);
 }
 
 PageServer::Page LivePage::make_page() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/page_server.h"
+#include "cli/quick_names.h"
 #include "os/descriptor.h"
 #include "profiler/profile/profile.h"
 #include "profiler/samples/recorder.h"
@@ -56,10 +57,9 @@ class LivePage {
   [[nodiscard]] PageServer::Page make_page();
   void name(profile::Profile& profile);
 
-  class Names;
   PageServer server_;
   Options options_;
-  std::shared_ptr<Names> names_;
+  std::optional<QuickNames> names_;
   std::uint64_t version_ = 1;
   os::Descriptor news_ = event_descriptor(), stop_ = event_descriptor();
   static os::Descriptor event_descriptor();

@@ -29,9 +29,8 @@
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/lock_waits.h"
+#include "profiler/samples/named_waits.h"
 #include "profiler/samples/recorder.h"
-#include "profiler/samples/scheduler_frames.h"
-#include "profiler/samples/waker_frames.h"
 #include "symbols/kernel_symbols.h"
 #include "symbols/symbolize.h"
 
@@ -197,9 +196,7 @@ int record(RecordArguments& arguments) {
     options.pdb_files = arguments.pdb.files;
     options.symbol_path = arguments.pdb.symbol_path;
     const symbols::SymbolizeStats named = symbols::symbolize(profile, options);
-    profiler::leave_out_scheduler(profile);
-    profiler::leave_out_waking(profile);
-    profiler::take_locks(profile, arguments.recorder.events);
+    profiler::settle_named_waits(profile, arguments.recorder.events);
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }

@@ -10,20 +10,11 @@
 
 #include "base/text_writer.h"
 #include "profiler/export/pprof.h"
-#include "profiler/samples/lock_waits.h"
-#include "profiler/samples/scheduler_frames.h"
-#include "profiler/samples/waker_frames.h"
+#include "profiler/samples/named_waits.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
 namespace {
-
-symbols::SymbolizeOptions names_for_top(symbols::KernelSymbolsAhead& kernel) {
-  symbols::SymbolizeOptions options;
-  options.lines = false;  // reading DWARF costs more than the recording
-  options.kernel = &kernel;
-  return options;
-}
 
 // Waits for one of them; false: the second is readable, which ends all.
 bool wait_for(pollfd* wanted, std::size_t number) {
@@ -34,25 +25,14 @@ bool wait_for(pollfd* wanted, std::size_t number) {
 }  // namespace
 
 TopShow::TopShow(TopFeed& feed, exporter::TopModel& model, const profiler::Recorder& recorder, int signals)
-    : feed_(feed),
-      model_(model),
-      events_(recorder.options().events),
-      signals_(signals),
-      names_(names_for_top(kernel_)) {}
-
-// Of a profile with names: as `record` leaves it.
-void TopShow::finish(profile::Profile& profile) const {
-  profiler::leave_out_scheduler(profile);
-  profiler::leave_out_waking(profile);
-  profiler::take_locks(profile, events_);
-}
+    : feed_(feed), model_(model), events_(recorder.options().events), signals_(signals) {}
 
 // True: some have come.
 bool TopShow::take_seconds() {
   bool any = false;
   for (profile::Profile& second : feed_.take()) {
     names_.name(second);
-    finish(second);
+    profiler::settle_named_waits(second, events_);
     model_.add(second);
     any = true;
   }
@@ -63,9 +43,9 @@ void TopShow::write_whole() {
   auto whole = feed_.take_whole();
   if (!whole) return;
   symbols::SymbolizeOptions options;
-  options.kernel = &kernel_;
+  options.kernel = &names_.kernel();
   (void)symbols::symbolize(*whole, options);
-  finish(*whole);
+  profiler::settle_named_waits(*whole, events_);
   const auto written = exporter::write_pprof_file(*whole, model_.file());
   model_.tell(written ? fmt::format("wrote {}", model_.file())
                       : fmt::format("cannot write {}: {}", model_.file(), written.error().text()));

@@ -3,12 +3,11 @@
 
 #include <cstddef>
 
+#include "cli/quick_names.h"
 #include "cli/top_feed.h"
 #include "cli/top_terminal.h"
 #include "profiler/export/top_model.h"
 #include "profiler/samples/recorder.h"
-#include "symbols/kernel_symbols.h"
-#include "symbols/live_names.h"
 
 namespace windlass::cli {
 
@@ -24,15 +23,13 @@ class TopShow {
 
  private:
   bool take_seconds();
-  void finish(profile::Profile& profile) const;
   void write_whole();
 
   TopFeed& feed_;
   exporter::TopModel& model_;
   std::vector<profiler::EventSpec> events_;
   int signals_;
-  symbols::KernelSymbolsAhead kernel_;
-  symbols::LiveNames names_;
+  QuickNames names_;
 };
 
 }  // namespace windlass::cli
