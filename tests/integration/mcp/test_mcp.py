@@ -241,6 +241,16 @@ def has_ended(pid, seconds=30):
     return False
 
 
+def expect_cancelled(server, number, tool, file):
+    """A tool whose process stands still leaves pings their answer, and ends when it is cancelled."""
+    server.write(server.request(number, tool, file=file))
+    child = server.child()
+    os.kill(child, signal.SIGSTOP)
+    expect(server.ask("ping")["result"] == {}, f"no ping during {tool}")
+    server.write_at_once(server.cancel(number), {"jsonrpc": "2.0", "id": number + 1, "method": "ping"})
+    expect(server.read()["id"] == number + 1 and has_ended(child), f"{tool} goes on when it is cancelled")
+
+
 def test_cancelling(folder):
     file, large = str(folder / "made.pb.gz"), str(folder / "large.folded")
     make_profile.write(file)
@@ -254,12 +264,7 @@ def test_cancelling(folder):
     server.write_at_once(*(server.request(60 + n, "processes") for n in range(4)), server.cancel(62), server.cancel(61))
     expect([server.read()["id"] for _ in range(2)] == [60, 63], "requests that were cancelled while they waited are answered")
 
-    server.write(server.request(70, "open_profile", file=large))
-    reader = server.child()
-    os.kill(reader, signal.SIGSTOP)
-    expect(server.ask("ping")["result"] == {}, "no ping while a file is read")
-    server.write_at_once(server.cancel(70), {"jsonrpc": "2.0", "id": 71, "method": "ping"})
-    expect(server.read()["id"] == 71 and has_ended(reader), "a cancelled reader goes on")
+    expect_cancelled(server, 70, "open_profile", large)
     server.write(server.request(80, "open_profile", file=large))
     reader = server.child()
     os.kill(reader, signal.SIGSTOP)
@@ -270,12 +275,7 @@ def test_cancelling(folder):
     opened = server.call("open_profile", file=large)
     expect(opened["functions"] == 130000, f"a large file: {opened}")
 
-    server.write(server.request(85, "top_functions", file=large))
-    computing = server.child()
-    os.kill(computing, signal.SIGSTOP)
-    expect(server.ask("ping")["result"] == {}, "no ping while an answer is worked out")
-    server.write_at_once(server.cancel(85), {"jsonrpc": "2.0", "id": 86, "method": "ping"})
-    expect(server.read()["id"] == 86 and has_ended(computing), "a cancelled answer is still worked out")
+    expect_cancelled(server, 85, "top_functions", large)
 
     # While the server is stopped, a walk of many threads fills the pipe and waits, with half of the answer written.
     threads = subprocess.Popen([sys.executable, "-c", "import threading\nfor n in range(500): threading.Thread(target="
