@@ -30,7 +30,7 @@ WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo* memo, __u64 p
     entry->tag = wl_memo_tag(place.space, place.address);
     entry->value = wl_memo_value(place.space, place.address, rule, u->ref, u->x_reg, u->keeps_x);
     if (entry->value & WL_MEMO_PLAIN) u->plain = entry->value;
-    if (entry->value & WL_MEMO_PLAIN && entry->value & WL_MEMO_LOSES_X) x_reg = WL_NO_XREG;
+    if (entry->value & WL_MEMO_LOSES_X) x_reg = WL_NO_XREG;
   }
   return wl_apply(u, (struct wl_rule*)rule, x_reg, pc);
 }
