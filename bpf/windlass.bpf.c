@@ -23,6 +23,7 @@
 #include "windlass_interpreter.h"
 #include "windlass_walk.h"
 
+#include "windlass_condition.bpf.h"
 #include "windlass_event.bpf.h"
 #include "windlass_filter.bpf.h"
 #include "windlass_ids.bpf.h"
@@ -420,18 +421,21 @@ int windlass_sample(struct bpf_perf_event_data* ctx) {
 SEC("tracepoint")
 int windlass_tracepoint(void* ctx) {
   struct wl_sample sample;
-  if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
+  __u32 event = bpf_get_attach_cookie(ctx);
+  if (!wl_meets_conditions(ctx, event) || !wl_begin_sample(&sample, event)) return 0;
   if (!sample.s->late) wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);
   wl_give_back(sample.s);
   return 0;
 }
 
-/* At a place in a process's code. */
+/* At a place in a process's code, where there is no kernel stack, or in the kernel's. */
 SEC("kprobe")
 int windlass_probe(struct pt_regs* ctx) {
   struct wl_sample sample;
   if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
+  if (wl_has_kernel_probes && !sample.s->late)
+    wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);
   wl_give_back(sample.s);
   return 0;

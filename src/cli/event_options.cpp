@@ -45,6 +45,12 @@ std::expected<void, std::string> choose_waits(EventList& events, const EventArgu
   return {};
 }
 
+// A tracepoint takes a program once, whatever its filter.
+bool is_same_tracepoint(const profiler::EventSpec& a, const profiler::EventSpec& b) {
+  return a.kind == profiler::EventKind::kTracepoint && b.kind == a.kind && a.category == b.category &&
+         a.point == b.point;
+}
+
 }  // namespace
 
 std::expected<EventList, std::string> events_of(const EventArguments& arguments) {
@@ -53,9 +59,14 @@ std::expected<EventList, std::string> events_of(const EventArguments& arguments)
   if (events.empty()) events.emplace_back();
   if (auto chosen = choose_waits(events, arguments); !chosen) return std::unexpected(std::move(chosen.error()));
   for (std::size_t i = 0; i < events.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
+    for (std::size_t k = 0; k < i; ++k) {
       if (events[i].name == events[k].name)
         return std::unexpected(fmt::format("the event {} is chosen twice. Way out: once", events[i].name));
+      if (is_same_tracepoint(events[i], events[k]))
+        return std::unexpected(
+            fmt::format("the tracepoint {}:{} is chosen twice. Way out: once, with the filters joined by ||",
+                        events[i].category, events[i].point));
+    }
   return events;
 }
 

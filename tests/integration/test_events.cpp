@@ -106,6 +106,45 @@ TEST_F(Events, SeveralAtOnce) {
   EXPECT_NE(done_.output.find("sched:sched_process_fork"), std::string::npos) << done_.output;
 }
 
+// The kernel's function behind fork() and pthread_create().
+TEST_F(Events, EveryCallOfAProbedKernelFunctionIsThere) {
+  if (access("/sys/bus/event_source/devices/kprobe", F_OK) != 0) GTEST_SKIP() << "this kernel has no kprobes";
+  record("-e kprobe:kernel_clone -e kretprobe:kernel_clone");
+  for (const char* event : {"kprobe:kernel_clone", "kretprobe:kernel_clone"}) {
+    EXPECT_EQ(count(event, "make_children"), kForks) << event << done_.output;
+    EXPECT_EQ(count(event), kForks + 1) << event << ": and a thread";
+    EXPECT_EQ(whole(event), 1) << event;
+  }
+  EXPECT_GE(count("kretprobe:kernel_clone", "[kernel]") + count("kprobe:kernel_clone", "kernel_clone"), 1u)
+      << "the stack begins in the kernel";
+}
+
+// The filter is the kernel side's. What it leaves out is no sample, and what it takes is all there.
+TEST_F(Events, AFilterTakesWhatItSays) {
+  const auto with = [](const char* point, const char* filter) { return fmt::format("{}/{}/", point, filter); };
+  const char *const fork = "sched:sched_process_fork", *const fault = "exceptions:page_fault_user";
+  const std::string own = with(fork, R"(parent_comm == "events")"), writes = with(fault, "error_code & 2");
+  record(fmt::format("-e '{}' -e '{}'", own, writes));
+  EXPECT_EQ(count(own, "make_children"), kForks);
+  EXPECT_EQ(count(own), kForks + 1) << "and a thread";
+  EXPECT_EQ(whole(own), 1);
+  const std::string numbers = with(fork, R"(parent_pid > 0 && !(child_pid < 2 || parent_comm == "even"))"),
+                    reads = with(fault, "error_code & 4 && !(error_code & 2)");
+#if defined(__x86_64__)  // error_code is the processor's
+  EXPECT_GE(count(writes, "touch_pages"), kPages);
+  EXPECT_LE(count(writes, "touch_pages"), kPages + 10) << "its own code's";
+#endif
+  record(fmt::format("-e '{}' -e '{}'", numbers, reads));
+  EXPECT_EQ(count(numbers), kForks + 1);
+#if defined(__x86_64__)
+  EXPECT_LE(count(reads, "touch_pages"), 10u) << "its own code's";
+  EXPECT_GT(count(reads), 0u);
+#endif
+  const std::string others = with(fork, R"(parent_comm != "events")");
+  record(fmt::format("-e cpu -e '{}'", others));
+  EXPECT_EQ(count(others), 0u) << done_.output;
+}
+
 TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   const auto said = [&](const std::string& options) {
     return run(fmt::format("{} record -o {} {} -- true 2>&1", WINDLASS_COMMAND, path_, options)).output;
@@ -117,9 +156,14 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   has(said("-e page-faults@0"), "page-faults@0 has no period");
   has(said("-e sched:no_such_point"), "the event sched:no_such_point cannot be recorded");
   has(said("-e 'sched:../../x'"), "is no tracepoint");
+  has(said("-e 'sched:sched_switch/prio < 5/'"), "a filter needs one of the fields prev_comm, prev_pid, prev_prio,");
+  has(said("-e 'sched:sched_switch/prev_prio < ten/'"), "is needed at \"ten\". Way out: a filter as /");
+  has(said("-e kprobe:no_such_function_of_the_kernel"), "cannot be recorded: ");
   has(said("-e uprobe:/bin/true"), "names no function");
   has(said("-e uprobe:/bin/no-such-file:main"), "the file, or the function in its symbols, is not there");
   has(said("-e cpu -e cpu"), "the event cpu is chosen twice");
+  has(said("-e 'sched:sched_switch/prev_prio < 5/' -e sched:sched_switch"),
+      "the tracepoint sched:sched_switch is chosen twice. Way out: once, with the filters joined by ||");
   has(said("-e off-cpu -e cpu -e off-cpu"), "the event off-cpu is chosen twice");
   has(said("--off-cpu=soon"), "soon is no number of seconds above 0");
 }

@@ -5,11 +5,14 @@
 #include <linux/perf_event.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/shown.h"
 #include "profiler/doctor/program_stats.h"
@@ -147,19 +150,37 @@ SystemError explain_perf_error(int error, unsigned frequency) {
       error, kind_of_errno(error)};
 }
 
+namespace {
+
+const char* why_not_there(std::string_view event) {
+  static constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"uprobe:", "the file, or the function in its symbols, is not there. Way out: windlass dump FILE, nm FILE"},
+      {"uretprobe:", "the file, or the function in its symbols, is not there. Way out: windlass dump FILE, nm FILE"},
+      {"usdt:", "the file, or the static probe in its notes, is not there. Way out: readelf -n FILE"},
+      {"kprobe:", "the kernel has no such function that is not inlined. Way out: grep NAME /proc/kallsyms"},
+      {"kretprobe:", "the kernel has no such function that is not inlined. Way out: grep NAME /proc/kallsyms"},
+      {"",
+       "the kernel has no such tracepoint, or tracefs is not mounted. Way out: ls /sys/kernel/tracing/events, mount "
+       "-t tracefs tracefs /sys/kernel/tracing"}};
+  if (event.find(':') == std::string_view::npos)
+    return "this machine has no such counter (a virtual machine often has none of the processor's). Way out: -e cpu";
+  return std::ranges::find_if(kKinds, [&](const auto& kind) { return event.starts_with(kind.first); })->second;
+}
+
+}  // namespace
+
 SystemError explain_event_error(const std::string& event, int error) {
   if (error == EACCES || error == EPERM || error == EMFILE || error == ENFILE) return explain_perf_error(error, 0);
-  const bool is_probe = event.starts_with("uprobe:") || event.starts_with("uretprobe:");
-  const bool is_static = event.starts_with("usdt:");
-  const bool is_tracepoint = !is_probe && !is_static && event.find(':') != std::string::npos;
+  const bool in_kernel = event.starts_with("kprobe:") || event.starts_with("kretprobe:");
   std::string why;
-  if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV || error == ESRCH)
-    why = is_probe    ? "the file, or the function in its symbols, is not there. Way out: windlass dump FILE, nm FILE"
-          : is_static ? "the file, or the static probe in its notes, is not there. Way out: readelf -n FILE"
-          : is_tracepoint ? "the kernel has no such tracepoint, or tracefs is not mounted. Way out: ls "
-                            "/sys/kernel/tracing/events, mount -t tracefs tracefs /sys/kernel/tracing"
-                          : "this machine has no such counter (a virtual machine often has none of the processor's). "
-                            "Way out: -e cpu";
+  if (in_kernel && error == ENODEV)
+    why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS). Way out: -e CATEGORY:TRACEPOINT";
+  else if (in_kernel && (error == EINVAL || error == EILSEQ))
+    why =
+        "the kernel allows no probe there. Way out: another function or offset; "
+        "/sys/kernel/debug/kprobes/blacklist lists the functions without";
+  else if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV || error == ESRCH)
+    why = why_not_there(event);
   else
     why = fmt::format("{}. Way out: please report it with the output of windlass doctor -v", std::strerror(error));
   return {fmt::format("the event {} cannot be recorded: {}", event, why), error, RefusalKind::kMissing};

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,29 +59,40 @@ std::size_t end_of_file_name(std::string_view text) {
   return text.find(':', slash == std::string_view::npos ? 0 : slash);
 }
 
-// "FILE:FUNCTION[+OFFSET]"
-std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool returns) {
-  EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text), .returns = returns};
-  text.remove_prefix(text.find(':') + 1);
-  const std::size_t mark = end_of_file_name(text);
-  if (mark == std::string_view::npos || mark == 0 || mark + 1 == text.size())
-    return std::unexpected(fmt::format("{} names no function. Way out: uprobe:FILE:FUNCTION", spec.name));
-  spec.file = text.substr(0, mark);
-  std::string_view function = text.substr(mark + 1);
+// "FUNCTION[+OFFSET]". `form`: what the whole event looks like.
+std::expected<EventSpec, std::string> with_place(EventSpec spec, std::string_view function, std::string_view form) {
+  if (function.empty()) return std::unexpected(fmt::format("{} names no function. Way out: {}", spec.name, form));
   const std::size_t plus = function.rfind('+');
   if (plus != std::string_view::npos && plus != 0 && plus + 1 != function.size()) {  // not operator+
     const auto offset = number_in(function.substr(plus + 1));
+    if (spec.returns)
+      return std::unexpected(fmt::format("{}: a function returns as a whole. Way out: {} without +", spec.name, form));
     if (!offset)
-      return std::unexpected(fmt::format(
-          "{} is no place in a function. Way out: a number of bytes behind +, as uprobe:FILE:FUNCTION+16", spec.name));
-    if (returns)
       return std::unexpected(
-          fmt::format("{}: a function returns as a whole. Way out: uretprobe:FILE:FUNCTION without +", spec.name));
+          fmt::format("{} is no place in a function. Way out: a number of bytes behind +, as {}+16", spec.name, form));
     spec.offset = *offset;
     function = function.substr(0, plus);
   }
   spec.function = function;
   return spec;
+}
+
+// "FILE:FUNCTION[+OFFSET]"
+std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool returns) {
+  EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text), .returns = returns};
+  text.remove_prefix(text.find(':') + 1);
+  const std::size_t mark = end_of_file_name(text);
+  const bool names_both = mark != std::string_view::npos && mark != 0;
+  if (names_both) spec.file = text.substr(0, mark);
+  return with_place(std::move(spec), names_both ? text.substr(mark + 1) : std::string_view(),
+                    returns ? "uretprobe:FILE:FUNCTION" : "uprobe:FILE:FUNCTION");
+}
+
+// "FUNCTION[+OFFSET]"
+std::expected<EventSpec, std::string> parse_kernel_probe(std::string_view text, bool returns) {
+  EventSpec spec{.kind = EventKind::kKernelProbe, .name = std::string(text), .returns = returns};
+  return with_place(std::move(spec), text.substr(text.find(':') + 1),
+                    returns ? "kretprobe:FUNCTION" : "kprobe:FUNCTION");
 }
 
 // "FILE:PROVIDER:NAME"
@@ -97,18 +109,25 @@ std::expected<EventSpec, std::string> parse_static_probe(std::string_view text) 
   return spec;
 }
 
-// A tracepoint of the kernel: "sched:sched_process_fork".
+// A tracepoint of the kernel: "sched:sched_process_fork", "sched:sched_switch/prev_prio < 100/".
 std::expected<EventSpec, std::string> parse_tracepoint(std::string_view text) {
   const auto is_name = [](std::string_view part) {
     return !part.empty() &&
            std::ranges::all_of(part, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
   };
-  const std::size_t mark = text.find(':');
   EventSpec spec{.kind = EventKind::kTracepoint, .name = std::string(text)};
+  if (const std::size_t slash = text.find('/');
+      slash != std::string_view::npos && slash + 2 < text.size() && text.ends_with('/')) {
+    spec.filter = text.substr(slash + 1, text.size() - slash - 2);
+    text = text.substr(0, slash);
+  }
+  const std::size_t mark = text.find(':');
   spec.category = text.substr(0, mark);
   spec.point = text.substr(mark + 1);
   if (is_name(spec.category) && is_name(spec.point)) return spec;
-  return std::unexpected(fmt::format("{} is no tracepoint. Way out: CATEGORY:NAME, as sched:sched_switch", text));
+  return std::unexpected(fmt::format(
+      "{} is no tracepoint. Way out: CATEGORY:NAME or CATEGORY:NAME/FILTER/, as sched:sched_switch/prev_prio < 100/",
+      spec.name));
 }
 
 }  // namespace
@@ -125,6 +144,8 @@ std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   if (text == kLockEvent) return EventSpec{.kind = EventKind::kLock, .name = kLockEvent};
   for (const bool returns : {false, true})
     if (text.starts_with(returns ? "uretprobe:" : "uprobe:")) return parse_probe(text, returns);
+  for (const bool returns : {false, true})
+    if (text.starts_with(returns ? "kretprobe:" : "kprobe:")) return parse_kernel_probe(text, returns);
   if (text.starts_with("usdt:")) return parse_static_probe(text);
   if (text.find(':') != std::string_view::npos) return parse_tracepoint(text);
   const std::size_t mark = std::min(text.find('@'), text.size());
@@ -134,8 +155,8 @@ std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   const auto* const counter = std::ranges::find(kCounters, name, &Counter::name);
   if (counter == std::end(kCounters))
     return std::unexpected(
-        fmt::format("there is no event {}. Way out: one of {}, or CATEGORY:TRACEPOINT, uprobe:FILE:FUNCTION, "
-                    "uretprobe:FILE:FUNCTION, usdt:FILE:PROVIDER:NAME",
+        fmt::format("there is no event {}. Way out: one of {}, or CATEGORY:TRACEPOINT, kprobe:FUNCTION, "
+                    "kretprobe:FUNCTION, uprobe:FILE:FUNCTION, uretprobe:FILE:FUNCTION, usdt:FILE:PROVIDER:NAME",
                     text, fmt::join(plain_events(), ", ")));
   EventSpec spec{.kind = EventKind::kCounter,
                  .name = counter->name,

@@ -13,12 +13,13 @@
 namespace windlass::profiler {
 
 enum class EventKind : std::uint8_t {
-  kCpuClock,    // ticks of CPU time
-  kWait,        // time off the CPU
-  kLock,        // of that, the time that locks were waited for
-  kCounter,     // an event of perf: PERF_TYPE_SOFTWARE or PERF_TYPE_HARDWARE
-  kTracepoint,  // of the kernel
-  kProbe,       // a place in a program's code, the return from a function, or a static probe
+  kCpuClock,     // ticks of CPU time
+  kWait,         // time off the CPU
+  kLock,         // of that, the time that locks were waited for
+  kCounter,      // an event of perf: PERF_TYPE_SOFTWARE or PERF_TYPE_HARDWARE
+  kTracepoint,   // of the kernel
+  kKernelProbe,  // a place in the kernel's code, or the return from a function of it
+  kProbe,        // a place in a program's code, the return from a function, or a static probe
 };
 
 struct EventSpec {
@@ -30,9 +31,11 @@ struct EventSpec {
   std::uint32_t type = 0;           // kCounter: of perf_event_attr
   std::uint64_t config = 0;         // kCounter: of perf_event_attr
   std::string category{}, point{};  // kTracepoint; of a static probe: its provider and its name
-  std::string file{}, function{};   // kProbe
-  std::uint64_t offset = 0;         // kProbe: behind the function's begin
-  bool returns = false;             // kProbe: at its return
+  std::string filter{};             // kTracepoint: which of its records count; empty: all
+  std::string file{};               // kProbe
+  std::string function{};           // kProbe, kKernelProbe
+  std::uint64_t offset = 0;         // kProbe, kKernelProbe: behind the function's begin
+  bool returns = false;             // kProbe, kKernelProbe: at its return
   [[nodiscard]] bool is_static_probe() const { return kind == EventKind::kProbe && !point.empty(); }
 };
 

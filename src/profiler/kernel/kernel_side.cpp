@@ -25,15 +25,17 @@
 #include "profiler/doctor/system_trials.h"
 #include "profiler/kernel/bpf_object.h"
 #include "profiler/kernel/descriptor_limit.h"
+#include "profiler/kernel/event_filter.h"
+#include "profiler/kernel/event_links.h"
 #include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/kernel_modules.h"
 #include "profiler/kernel/mapping_sets.h"
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
 #include "profiler/kernel/program_types.h"
-#include "profiler/kernel/usdt_notes.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
+#include "windlass_condition_layout.h"
 #include "windlass_interpreter_layout.h"
 
 namespace windlass::profiler {
@@ -136,44 +138,6 @@ perf_event_attr counter(const EventSpec& event) {
   return attr;
 }
 
-bpf_link* attach_tracepoint(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
-  bpf_tracepoint_opts how{};
-  how.sz = sizeof how;
-  how.bpf_cookie = number;
-  return bpf_program__attach_tracepoint_opts(&program, event.category.c_str(), event.point.c_str(), &how);
-}
-
-// In every process that runs the file.
-bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
-  bpf_uprobe_opts how{};
-  how.sz = sizeof how;
-  how.bpf_cookie = number;
-  how.retprobe = event.returns;
-  how.func_name = event.function.c_str();
-  return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
-}
-
-// A static probe may be at several places. A kernel that does not know semaphores (before 4.20) refuses them.
-std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
-                                             std::vector<bpf_link*>& links) {
-  const auto file = MappedFile::open(event.file);
-  if (!file) return std::unexpected(ENOENT);
-  const auto image = image::ElfImage::parse(file->bytes());
-  if (!image) return std::unexpected(ENOENT);
-  const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
-  if (probes.empty()) return std::unexpected(ENOENT);
-  for (const StaticProbe& probe : probes) {
-    bpf_uprobe_opts how{};
-    how.sz = sizeof how;
-    how.bpf_cookie = number;
-    how.ref_ctr_offset = probe.semaphore;
-    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
-    if (link == nullptr) return std::unexpected(errno);
-    links.push_back(link);
-  }
-  return {};
-}
-
 // The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
@@ -219,6 +183,7 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> find_resting();
   void for_each_wait(const std::function<void(const wl_wait&)>& handler) const;
   std::expected<void, SystemError> start_event(const EventSpec& event, std::uint64_t number);
+  std::expected<void, SystemError> set_conditions(const EventSpec& event, std::uint64_t number);
   [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
   [[nodiscard]] const EventSpec* wait_event() const;
   [[nodiscard]] wl_wakers walked_wakers() const;
@@ -288,23 +253,20 @@ std::expected<void, SystemError> KernelSideImpl::start() {
 std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& event, std::uint64_t number) {
   const auto& programs = skeleton_->progs;
   const auto refused = [&](int error) { return explain_event_error(event.name, error); };
-  const auto keep = [&](bpf_link* link) -> std::expected<void, SystemError> {
-    if (link == nullptr) return std::unexpected(refused(errno));
-    event_links_.push_back(link);
-    return {};
+  const auto attach = [&](const bpf_program& program) -> std::expected<void, SystemError> {
+    const auto attached = attach_event(program, event, number, event_links_);
+    return attached ? std::expected<void, SystemError>() : std::unexpected(refused(attached.error()));
   };
   switch (event.kind) {
     case EventKind::kCpuClock:
       return counters_.start(programs.windlass_sample, cpu_clock(options_.frequency), number,
                              [this](int error) { return explain_perf_error(error, options_.frequency); });
     case EventKind::kCounter: return counters_.start(programs.windlass_sample, counter(event), number, refused);
-    case EventKind::kTracepoint: return keep(attach_tracepoint(*programs.windlass_tracepoint, event, number));
-    case EventKind::kProbe:
-      if (event.is_static_probe()) {
-        const auto attached = attach_static_probe(*programs.windlass_probe, event, number, event_links_);
-        return attached ? std::expected<void, SystemError>() : std::unexpected(refused(attached.error()));
-      }
-      return keep(attach_probe(*programs.windlass_probe, event, number));
+    case EventKind::kTracepoint:
+      if (auto set = set_conditions(event, number); !set) return set;
+      return attach(*programs.windlass_tracepoint);
+    case EventKind::kKernelProbe:
+    case EventKind::kProbe: return attach(*programs.windlass_probe);
     case EventKind::kWait:
     case EventKind::kLock: break;
   }
@@ -316,6 +278,19 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
     wait_links_.push_back(link);
   }
   return find_resting();
+}
+
+std::expected<void, SystemError> KernelSideImpl::set_conditions(const EventSpec& event, std::uint64_t number) {
+  if (event.filter.empty()) return {};
+  const std::string format = tracepoint_format(event.category, event.point);
+  if (format.empty()) return std::unexpected(explain_event_error(event.name, ENOENT));
+  const auto compiled = compile_event_filter(event.filter, record_fields(format));
+  if (!compiled)
+    return std::unexpected(
+        system_error(fmt::format("the event {} cannot be recorded: {}", event.name, compiled.error()), EINVAL));
+  const auto key = static_cast<__u32>(number);
+  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.conditions), &key, &*compiled, BPF_ANY);
+  return error == 0 ? std::expected<void, SystemError>() : std::unexpected(explain_event_error(event.name, -error));
 }
 
 void KernelSideImpl::stop() {
@@ -360,6 +335,8 @@ void KernelSideImpl::size_maps() {
   if (wait_event() != nullptr)
     bpf_map__set_max_entries(maps.waits, options_.all_processes ? kMostThreads : kMostThreads / 4);
 
+  bpf_map__set_max_entries(maps.conditions, static_cast<std::uint32_t>(options_.events.size()));
+
   auto& data = *skeleton_->rodata;
   data.wl_max_user_frames = std::clamp(options_.user_frames, 1U, WL_MAX_USER_FRAMES);
   data.wl_max_kernel_frames = std::min(options_.kernel_frames, WL_MAX_KERNEL_FRAMES);
@@ -376,11 +353,15 @@ void KernelSideImpl::size_maps() {
   data.wl_locks_only = event_of(EventKind::kWait) == nullptr ? 1 : 0;
   data.wl_walked_wakers = walked_wakers();
   data.wl_has_counters = event_of(EventKind::kCounter) != nullptr ? 1 : 0;
+  data.wl_has_conditions =
+      std::ranges::any_of(options_.events, [](const EventSpec& event) { return !event.filter.empty(); }) ? 1 : 0;
+  data.wl_has_kernel_probes = event_of(EventKind::kKernelProbe) != nullptr ? 1 : 0;
   // Probes run where the process runs, the processor's counters interrupt everything (NMI), and a tracepoint may lie in
   // what the program of waits does. An interrupt may wake a thread while a counter of the kernel's is at work.
   const bool waits = wait_event() != nullptr, wakers = walked_wakers() != WL_WAKERS_NONE;
   const bool interrupts = std::ranges::any_of(options_.events, [&](const EventSpec& event) {
-    return event.kind == EventKind::kProbe || (event.kind == EventKind::kTracepoint && waits) ||
+    return event.kind == EventKind::kProbe || event.kind == EventKind::kKernelProbe ||
+           (event.kind == EventKind::kTracepoint && waits) ||
            (event.kind == EventKind::kCounter && (wakers || event.type == PERF_TYPE_HARDWARE));
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
@@ -480,7 +461,8 @@ void KernelSideImpl::choose_programs() {
   bpf_program__set_autoload(programs.windlass_resting, waits);
   bpf_program__set_autoload(programs.windlass_waking, walked_wakers() != WL_WAKERS_NONE);
   bpf_program__set_autoload(programs.windlass_tracepoint, event_of(EventKind::kTracepoint) != nullptr);
-  bpf_program__set_autoload(programs.windlass_probe, event_of(EventKind::kProbe) != nullptr);
+  bpf_program__set_autoload(programs.windlass_probe,
+                            event_of(EventKind::kProbe) != nullptr || event_of(EventKind::kKernelProbe) != nullptr);
 }
 
 std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) {

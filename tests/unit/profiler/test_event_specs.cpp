@@ -52,6 +52,25 @@ TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
   EXPECT_EQ(parse_event("uprobe:lib.so:operator+")->function, "operator+") << "no offset behind";
 }
 
+TEST(EventSpecs, KernelProbesNameAPlaceInAFunction) {
+  const auto probe = parse_event("kprobe:vfs_read+8");
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->kind, EventKind::kKernelProbe);
+  EXPECT_EQ(probe->function, "vfs_read");
+  EXPECT_EQ(probe->offset, 8u);
+  EXPECT_FALSE(probe->returns);
+  EXPECT_TRUE(parse_event("kretprobe:vfs_read")->returns);
+}
+
+TEST(EventSpecs, TracepointsMayHaveAFilter) {
+  const auto event = parse_event("sched:sched_switch/prev_comm == \"a/b\" && prev_prio < 100/");
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->category, "sched");
+  EXPECT_EQ(event->point, "sched_switch");
+  EXPECT_EQ(event->filter, "prev_comm == \"a/b\" && prev_prio < 100");
+  EXPECT_EQ(parse_event("sched:sched_switch")->filter, "");
+}
+
 TEST(EventSpecs, WhatIsNoneIsRefused) {
   for (const char* text : {"",
                            "nonsense",
@@ -79,6 +98,13 @@ TEST(EventSpecs, WhatIsNoneIsRefused) {
                            ":name",
                            "a:b:c",
                            "sched:../x",
+                           "sched:sched_switch/",
+                           "sched:sched_switch//",
+                           "sched:sched_switch/prev_prio < 100",
+                           "kprobe:",
+                           "kprobe:vfs_read+x",
+                           "kretprobe:",
+                           "kretprobe:vfs_read+4",
                            "../x:y"}) {
     const auto event = parse_event(text);
     EXPECT_FALSE(event.has_value()) << text;
