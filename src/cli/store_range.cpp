@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "cli/durations.h"
@@ -15,21 +17,30 @@ constexpr std::string_view kDatabase("SQLite format 3\0", 16);
 constexpr std::size_t kApplicationAt = 68;  // sqlite.org/fileformat2.html: the application's id
 constexpr std::string_view kApplication = "WLS1";
 
+// Of a time of the calendar, in UTC or here. Nothing if there is none, as on February 30; of a `carried` time that is
+// the day behind.
+std::optional<std::uint64_t> unix_ns(std::tm parts, bool is_utc, bool carried = false) {
+  parts.tm_isdst = -1;
+  const std::tm given = parts;
+  const std::time_t time = is_utc ? timegm(&parts) : mktime(&parts);
+  if (time < 0 || time > 9'000'000'000 || (!carried && parts.tm_mday != given.tm_mday)) return std::nullopt;
+  return static_cast<std::uint64_t>(time) * 1'000'000'000;
+}
+
 // "2026-11-27", "2026-11-27T14:05", "2026-11-27T14:05:30", each also with Z.
 std::optional<TimeSpan> parse_iso(std::string text) {
   const bool is_utc = text.ends_with('Z');
   if (is_utc) text.pop_back();
-  constexpr std::pair<const char*, std::uint64_t> kForms[] = {
-      {"%Y-%m-%dT%H:%M:%S", 1}, {"%Y-%m-%dT%H:%M", 60}, {"%Y-%m-%d", 86400}};
-  for (const auto& [form, lasts] : kForms) {
-    std::tm parts{};
-    parts.tm_isdst = -1;
-    const char* end = strptime(text.c_str(), form, &parts);
+  constexpr std::pair<const char*, int std::tm::*> kForms[] = {
+      {"%Y-%m-%dT%H:%M:%S", &std::tm::tm_sec}, {"%Y-%m-%dT%H:%M", &std::tm::tm_min}, {"%Y-%m-%d", &std::tm::tm_mday}};
+  for (const auto& [form, smallest] : kForms) {
+    std::tm begin{};
+    const char* end = strptime(text.c_str(), form, &begin);
     if (end == nullptr || *end != '\0') continue;
-    const std::time_t time = is_utc ? timegm(&parts) : mktime(&parts);
-    if (time < 0 || time > 9'000'000'000) return std::nullopt;
-    const auto begin = static_cast<std::uint64_t>(time);
-    return TimeSpan{begin * 1'000'000'000, (begin + lasts) * 1'000'000'000};
+    std::tm next = begin;
+    ++(next.*smallest);
+    const auto from = unix_ns(begin, is_utc), to = unix_ns(next, is_utc, true);
+    return from && to ? std::optional(TimeSpan{*from, *to}) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -66,6 +77,8 @@ bool is_store(std::string_view bytes) {
 
 std::optional<StoreFile> store_file(const std::string& text) {
   const auto names_store = [](const std::string& path) {
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(path, unknown)) return false;  // what is read of a pipe is gone
     std::array<char, kApplicationAt + kApplication.size()> head{};
     std::ifstream file(path, std::ios::binary);
     file.read(head.data(), head.size());

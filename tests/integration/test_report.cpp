@@ -74,6 +74,15 @@ TEST_F(ReportCommand, StandardInputAndAClosedPipe) {
 }
 
 // Through a file of another tool and back.
+// A pipe that has a name: what is read of it to tell its kind would be gone.
+TEST_F(ReportCommand, APipeIsReadFromItsBegin) {
+  const std::string fifo = directory_ + "/fifo";
+  ASSERT_EQ(run("mkfifo " + fifo).status, 0);
+  const std::string whole = run(report_ + "--folded " + file_).output;
+  EXPECT_EQ(run("cat " + file_ + " > " + fifo + " & " + report_ + "--folded " + fifo).output, whole);
+  EXPECT_EQ(run(report_ + "--folded /dev/stdin < " + file_).output, whole);
+}
+
 TEST_F(ReportCommand, ReadsWhatItWrites) {
   const std::string other = directory_ + "/other", folded = run(report_ + "--folded " + file_).output;
   ASSERT_FALSE(folded.empty());

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,13 +45,20 @@ Number at(const std::vector<Number>& column, std::size_t index, Number otherwise
   return index < column.size() ? column[index] : otherwise;
 }
 
+// A thread that lacks one of these has that of the file's "shared".
+constexpr std::string_view kTables[] = {"stringArray", "stackTable",    "frameTable",
+                                        "funcTable",   "resourceTable", "sources"};
+
 class FirefoxReader {
  public:
   FirefoxReader(const JsonValue& root, const Limits& limits) : root_(root), builder_(limits) {}
 
   Expected<profile::Profile> read() {
     const JsonValue meta = root_["meta"], threads = root_["threads"];
-    shared_ = root_["shared"];
+    const JsonValue shared = root_["shared"];
+    shared.for_each_member([&](std::string_view name, const JsonValue& value) {
+      if (std::ranges::find(kTables, name) != std::end(kTables)) shared_.try_emplace(std::string(name), value);
+    });
     if (!meta["preprocessedProfileVersion"])
       return fail(ErrorCode::kUnsupported,
                   "a raw profile of Firefox: open it at profiler.firefox.com and save it, which writes a processed one",
@@ -64,7 +74,7 @@ class FirefoxReader {
     if (!product.empty()) builder_.edit().comments.push_back(product);
     if (const auto start = meta["startTime"].number(); start && *start > 0 && *start < 9e12)
       builder_.edit().start_unix_ns = static_cast<std::uint64_t>(*start) * kNanosecondsOfMillisecond;
-    if (shared_["stackTable"]) read_tables(shared_, shared_tables_.emplace());
+    if (shared_.contains("stackTable")) read_tables(shared, shared_tables_.emplace());
     threads.for_each([&](const JsonValue& thread) {
       read_thread(thread);
       return !error_ && builder_.has_room();
@@ -94,8 +104,9 @@ class FirefoxReader {
     });
   }
   [[nodiscard]] JsonValue table(const JsonValue& from, std::string_view name) const {
-    const JsonValue own = from[name];
-    return own ? own : shared_[name];
+    if (const JsonValue own = from[name]) return own;
+    const auto shared = shared_.find(std::string(name));
+    return shared != shared_.end() ? shared->second : JsonValue();
   }
 
   void read_tables(const JsonValue& from, Tables& to) {
@@ -244,7 +255,8 @@ class FirefoxReader {
     return false;
   }
 
-  JsonValue root_, shared_;
+  JsonValue root_;
+  std::unordered_map<std::string, JsonValue> shared_;
   ProfileBuilder builder_;
   std::uint64_t period_ = kNanosecondsOfMillisecond;  // of samples
   std::vector<std::uint32_t> libs_;                   // modules

@@ -54,7 +54,8 @@ enum PerfSampleType : std::uint64_t {
 };
 
 inline constexpr std::uint16_t kMiscModeMask = 7, kMiscKernel = 1, kMiscUser = 2, kMiscMmapData = 1 << 13,
-                               kMiscCommExec = 1 << 13, kMiscMmapBuildId = 1 << 14, kMiscBuildIdSize = 1 << 15;
+                               kMiscCommExec = 1 << 13, kMiscMmapBuildId = 1 << 14, kMiscBuildIdSize = 1 << 15,
+                               kMiscLostSamplesBpf = 1 << 15;  // what a filter has left out
 
 inline constexpr std::uint64_t kBranchCallStack = 1u << 11, kBranchHwIndex = 1u << 17;
 

@@ -54,8 +54,10 @@ Expected<void> PerfProcesses::apply(ByteView record) {
       if (fork->pid != fork->parent) this->fork(fork->parent, fork->pid);
       return {};
     }
-    case kPerfLost: lost_ += record.at<std::uint64_t>(16).value_or(0); return {};        // { u64 id, lost }
-    case kPerfLostSamples: lost_ += record.at<std::uint64_t>(8).value_or(0); return {};  // { u64 lost }
+    case kPerfLost: lost_ += record.at<std::uint64_t>(16).value_or(0); return {};  // { u64 id, lost }
+    case kPerfLostSamples:                                                         // { u64 lost }
+      if ((header->misc & kMiscLostSamplesBpf) == 0) lost_samples_ += record.at<std::uint64_t>(8).value_or(0);
+      return {};
     default: return {};
   }
 }

@@ -2,6 +2,7 @@
 // and names, in the order of time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,7 +54,8 @@ class PerfProcesses {
   // Where the kernel's text began in the recording; 0: not said.
   [[nodiscard]] std::uint64_t kernel_text() const { return kernel_text_; }
   // Samples that the kernel had no room for.
-  [[nodiscard]] std::uint64_t lost() const { return lost_; }
+  // The rings' account and the events' are of the same losses. perf has one of them, or both.
+  [[nodiscard]] std::uint64_t lost() const { return std::max(lost_, lost_samples_); }
 
  private:
   Expected<void> map(ByteView record, bool second);
@@ -66,7 +68,7 @@ class PerfProcesses {
   std::vector<PerfMappedFile> files_;
   std::map<std::pair<std::string, os::FileIdentity>, std::uint32_t> file_numbers_;
   std::size_t copies_ = 0;  // of mappings
-  std::uint64_t versions_ = 0, kernel_text_ = 0, lost_ = 0;
+  std::uint64_t versions_ = 0, kernel_text_ = 0, lost_ = 0, lost_samples_ = 0;
 };
 
 }  // namespace windlass::importer

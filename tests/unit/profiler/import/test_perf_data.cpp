@@ -233,6 +233,23 @@ TEST(PerfData, ForksShareMappingsUntilTheyChange) {
   EXPECT_NE(PerfProcesses::mapping_at(last, 0x1010), nullptr);
 }
 
+// perf writes the rings' account and, at the end, the events'. Both are of the same samples.
+TEST(PerfData, LostSamplesCountOnce) {
+  constexpr std::uint16_t kByFilter = 1 << 15;  // PERF_RECORD_MISC_LOST_SAMPLES_BPF
+  const auto lost = [](std::uint64_t number) { return record(PERF_RECORD_LOST, 0, packed(std::uint64_t{7}, number)); };
+  const auto lost_samples = [](std::uint64_t number, std::uint16_t misc) {
+    return record(PERF_RECORD_LOST_SAMPLES, misc, packed(number));
+  };
+  const auto read_lost = [](const Bytes& records) {
+    const auto perf = read(file_of(kClock, records));
+    EXPECT_TRUE(perf);
+    return perf ? perf->profile.lost : 0;
+  };
+  EXPECT_EQ(read_lost(lost(3) + lost(4) + lost_samples(7, 0) + lost_samples(5, kByFilter)), 7u);
+  EXPECT_EQ(read_lost(lost(3) + lost(4)), 7u);
+  EXPECT_EQ(read_lost(lost_samples(3, 0) + lost_samples(4, 0)), 7u);
+}
+
 TEST(PerfData, MappingsAreThoseOfTheTime) {
   const Bytes fork = record(PERF_RECORD_FORK, 0, packed(6u, 5u, 6u, 5u, std::uint64_t{2}) + trailer(5, 2));
   const auto perf = read(file_of(

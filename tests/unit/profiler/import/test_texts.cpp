@@ -285,6 +285,15 @@ ErrorCode limit_of(const std::string& text, std::uint64_t max_items) {
   return read ? ErrorCode{} : read.error().code;
 }
 
+// Each thread that lacks a table asks for the shared one: a look at all of "shared" would take minutes here.
+TEST(Firefox, SharedTablesAreFoundOnce) {
+  const auto read = read_firefox(R"({"meta":{"preprocessedProfileVersion":60},"shared":{"x":")" +
+                                 std::string(std::size_t{4} << 20, 'x') + R"("},"threads":)" +
+                                 repeated(R"({"samples":{"stack":[]}})", 20'000) + "}");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_TRUE(read->samples.empty());
+}
+
 TEST(Firefox, WorkThatTablesAskForIsBounded) {
   constexpr std::uint64_t kMost = 1000;
   EXPECT_TRUE(read_firefox(firefox_with("0", repeated("99", 5000)), {.max_items = kMost})) << "one stack, often";
