@@ -226,6 +226,31 @@ TEST(GoProcesses, ThatLiveForAMomentAreWholeOnTheirSystemStacks) {
   EXPECT_LE(ended, 1 + all / 500) << recorded.output;
 }
 
+// They have left their CPU on the system stack before the recording began. C in the program moves the thread's own
+// memory, in which its g is.
+TEST(GoThreads, ThatWaitAlreadyAreWhole) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const char* linker_flags : {"", "-lm"}) {
+    SCOPED_TRACE(linker_flags);
+    if (const std::string why = test::make_go_program("parked", "", linker_flags); !why.empty()) GTEST_SKIP() << why;
+    const std::string profile = test::kGoFolder + "/parked.pb.gz", program = test::kGoFolder + "/parked";
+    const auto recorded = test::run(program + " 60 > " + program + ".out & child=$!; sleep 1; " + WINDLASS_COMMAND +
+                                    " record --off-cpu --duration 1 -o " + profile +
+                                    " -p $child 2>&1; status=$?; kill $child; exit $status");
+    ASSERT_EQ(recorded.status, 0) << recorded.output;
+    const auto read = exporter::read_pprof_file(profile);
+    ASSERT_TRUE(read) << read.error().text();
+    std::uint64_t parked = 0;
+    for (const Sample& sample : read->samples) {
+      if (read->events[sample.event].name != "off-cpu" || sample.value < 500'000'000) continue;  // it runs now and then
+      const std::vector<std::string> names = names_of(*read, sample);
+      parked += std::ranges::find(names, "runtime.stopm") != names.end() ? 1 : 0;
+      EXPECT_TRUE(profile::is_whole(sample.end)) << profile::end_text(sample.end) << " behind " << names.back();
+    }
+    EXPECT_GE(parked, 3u) << recorded.output;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Releases, GoProgram, testing::ValuesIn(kReleases),
                          [](const auto& one) { return std::string(one.param.name); });
 

@@ -272,6 +272,14 @@ TEST_F(Page, ANarrowBoxShowsTheFunction) {
   EXPECT_EQ(name("(12 narrower functions)", 12), "(12…nctions)");
 }
 
+TEST_F(Page, TimesHaveThreeDigitsAndTheirSize) {
+  write(testing::synthetic_profile());
+  open();
+  EXPECT_EQ(
+      browser_->value("[1, 100, 1e8, 2e8, 1.2e8, 9.996e8, 1e11, 1.2e11, 1.234e12, 3.6e12, 1.5e9].map(duration).join()"),
+      "1 ns,100 ns,100 ms,200 ms,120 ms,1000 ms,100 s,120 s,1230 s,3600 s,1.5 s");
+}
+
 TEST_F(Page, ColoursHaveALegend) {
   auto profile = testing::synthetic_profile();
   for (const char* colour : {"module", "kind", "certainty"}) {

@@ -1,5 +1,5 @@
 // The time line: a lane each for processes and threads, and the range of time that all numbers are of.
-const LANES_AT_FIRST = 6, MORE_LANES = 200;
+const LANES_AT_FIRST = 4, MORE_LANES = 200;
 let time = null, laneCount = LANES_AT_FIRST, openProcess = -1;  // the worker's lanes; how many; whose threads are shown
 const namesWidth = () => parseInt(getComputedStyle($("times")).getPropertyValue("--names"), 10) || 190;
 function askedLanes() {
@@ -11,7 +11,7 @@ function askedLanes() {
 const secondsOf = (ns) => String(Math.round(ns / 1e3) / 1e6);
 function duration(ns) {
   const [size, unit] = TIMES.find(([least]) => ns >= least) || TIMES[TIMES.length - 1];
-  return `${(ns / size).toPrecision(3).replace(/\.?0+$/, "").replace(/e.*/, "")} ${unit}`;
+  return `${Number((ns / size).toPrecision(3))} ${unit}`;  // of which Number() takes zeroes and an exponent away
 }
 // Of the page's address, in seconds. Microseconds: what the address has is what is chosen.
 function rangeOf(address) {
@@ -136,7 +136,7 @@ function showTime() {
       $("lanes").append(row);
     }
     showAxis();
-    $("brush").style.height = `${26 * time.lanes.length}px`;
+    $("brush").style.height = `calc(var(--lane) * ${time.lanes.length})`;
   }
   const most = (threads) => Math.max(...time.lanes.filter((one) => one.bars && (one.thread >= 0) === threads).map((one) => Math.max(...one.bars)), 1e-9);
   const style = getComputedStyle(document.documentElement), ofProcesses = most(false), ofThreads = most(true);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "os/process_memory.h"
+#include "profiler/samples/resting_go.h"
 #include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
@@ -35,7 +36,7 @@ std::uint64_t pages_of(std::uint64_t address, std::uint64_t size) {
 
 // Where the program's own stack is, if the thread is on the Unix side of Wine; 0: it is not. As wl_emit_raw() does, the
 // event gets the frame of its system call.
-std::uint64_t find_second(std::uint32_t tgid, wl_raw_event& event) {
+std::uint64_t find_windows_stack(std::uint32_t tgid, wl_raw_event& event) {
   if (event.gs_base == 0 || event.machine != WL_MACHINE_X86_64) return 0;
   const auto pid = static_cast<pid_t>(tgid);
   std::uint64_t rsp = 0;
@@ -58,7 +59,9 @@ bool RestingThreads::take(const wl_event_head& head, std::size_t size) {
   copy.stack_size = static_cast<std::uint32_t>(read_stack(head.tgid, event.stack_address, {bytes + used, kStackBytes}));
   copy.stack_pages = pages_of(event.stack_address, copy.stack_size);
   std::size_t end = used + copy.stack_size;
-  if (const std::uint64_t second = find_second(head.tgid, copy)) {
+  std::uint64_t second = find_windows_stack(head.tgid, copy);
+  if (second == 0) second = find_goroutine_stack(copy);
+  if (second != 0) {
     copy.second_address = second;
     copy.second_size = static_cast<std::uint32_t>(read_stack(head.tgid, second, {bytes + end, kSecondBytes}));
     copy.second_pages = pages_of(second, copy.second_size);

@@ -15,8 +15,8 @@ namespace windlass::profiler {
 // One thread only.
 class RestingThreads {
  public:
-  // Bytes that are read of the stack (WL_MAX_RAW_STACK), and of a second one: that of a Windows program under Wine,
-  // below whose system call the thread waits.
+  // Bytes that are read of the stack (WL_MAX_RAW_STACK), and of a second one. That is the stack of a Windows program
+  // under Wine, below whose system call the thread waits, or a goroutine's.
   static constexpr std::size_t kStackBytes = std::size_t{128} << 10, kSecondBytes = std::size_t{64} << 10;
 
   // Reads the stack of the thread that the event is about; false for other events.
