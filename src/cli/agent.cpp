@@ -2,8 +2,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +14,15 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/monotonic.h"
+#include "cli/agent_metrics.h"
+#include "cli/agent_options.h"
 #include "cli/agent_writer.h"
-#include "cli/byte_counts.h"
 #include "cli/commands.h"
-#include "cli/durations.h"
 #include "cli/errors.h"
-#include "cli/event_options.h"
-#include "cli/parsing.h"
+#include "cli/metrics_server.h"
 #include "cli/quick_names.h"
 #include "cli/recording_start.h"
-#include "cli/sample_options.h"
 #include "cli/say.h"
 #include "cli/service_notices.h"
 #include "cli/silent.h"
@@ -34,16 +35,9 @@
 namespace windlass::cli {
 namespace {
 
-constexpr unsigned kAgentFrequency = 19;  // a second and CPU
-
-struct AgentArguments {
-  profiler::RecorderOptions recorder;
-  EventArguments events;
-  std::string store, host;
-  double interval = 10;                              // seconds
-  double keep = 7 * 86400.0;                         // seconds
-  std::uint64_t keep_size = std::uint64_t{2} << 30;  // bytes
-};
+// Samples leave the recorder so often, and are forgotten there so often.
+constexpr double kLongestPart = 10, kLongestKept = 60;  // seconds
+constexpr double kPartsKept = 6;
 
 std::uint64_t nanoseconds(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
@@ -57,121 +51,210 @@ std::string this_host() {
   return uname(&names) == 0 ? names.nodename : "localhost";
 }
 
-// `recorded`: samples, as the recorder has counted them.
-int say_end(const AgentWriter& writer, std::uint64_t recorded, const std::string& store) {
-  const store::BatchQueue& queue = writer.queue();
-  say("windlass: {} of {} samples are in {}, of {} intervals\n", queue.kept_samples(), recorded, store,
-      queue.kept_batches());
-  if (queue.waiting() == 0 && writer.dropped_samples() == 0) return kDone;
+// What the agent's recordings came to, one after the other.
+class AgentTotals {
+ public:
+  explicit AgentTotals(AgentMetrics& metrics) : metrics_(metrics) {}
+
+  void set_store(const std::string& path) { metrics_.set_store(path); }
+  void begin() { ++before_.recordings; }
+  void count(profiler::Recorder& recorder) { metrics_.set(with(recorder)); }
+  void end(profiler::Recorder& recorder) { before_ = with(recorder); }
+
+  // The same of the store.
+  void count(const StoreCounters& now) { metrics_.set(with(now)); }
+  // What still waits is dropped if another recording begins.
+  void end(AgentWriter& writer, bool drop_waiting) {
+    StoreCounters last = writer.counters();
+    if (drop_waiting) last.dropped += writer.queue().waiting_samples();
+    stored_ = with(last);
+  }
+  [[nodiscard]] bool has_begun() const { return before_.recordings != 0; }
+  [[nodiscard]] std::uint64_t samples() const { return before_.samples; }
+  [[nodiscard]] const StoreCounters& stored() const { return stored_; }
+
+ private:
+  [[nodiscard]] AgentCounters with(profiler::Recorder& recorder) const {
+    AgentCounters sum = before_;
+    const auto progress = recorder.progress();
+    const auto stats = recorder.kernel_stats();
+    sum.samples += progress.samples;
+    sum.truncated += progress.samples - progress.complete;
+    sum.lost_ring += stats.lost;
+    sum.lost_waits += stats.lost_waits;
+    sum.lost_stacks += recorder.lost_stacks();
+    sum.lost_process_events += stats.lost_process_events;
+    sum.lost_labels += recorder.missing_labels().of_threads;
+    sum.bounds.clear();
+    for (const auto& use : recorder.uses()) sum.bounds.push_back({use.name, use.used, use.most});
+    return sum;
+  }
+  [[nodiscard]] StoreCounters with(StoreCounters now) const {
+    now.samples += stored_.samples;
+    now.intervals += stored_.intervals;
+    now.dropped += stored_.dropped;
+    now.refusals += stored_.refusals;
+    return now;
+  }
+
+  AgentMetrics& metrics_;
+  AgentCounters before_;
+  StoreCounters stored_;
+};
+
+int say_end(const AgentTotals& totals, std::size_t waiting, const std::string& store) {
+  const StoreCounters& stored = totals.stored();
+  say("windlass: {} of {} samples are in {}, of {} intervals\n", stored.samples, totals.samples(), store,
+      stored.intervals);
+  if (waiting == 0 && stored.dropped == 0) return kDone;
   say("windlass: {} samples were dropped, and {} intervals could not be written. Way out: free space, or another file "
       "with --store\n",
-      writer.dropped_samples(), queue.waiting());
+      stored.dropped, waiting);
   return kRefused;
 }
 
-// Records on this thread, and writes on another one.
-int record_into(store::ProfileStore& store, const AgentArguments& arguments, profiler::Recorder& recorder,
-                int signals) {
+// Records on this thread, and writes on another one. The status; nothing: SIGHUP has ended the recording.
+std::optional<int> record_into(store::ProfileStore& store, const AgentArguments& arguments,
+                               profiler::Recorder& recorder, StopSignals& signals, AgentTotals& totals) {
   std::optional<QuickNames> names;
   const auto name = [&](profile::Profile& profile) {
     if (!names) names.emplace();
     names->name(profile);
     profiler::settle_named_waits(profile, recorder.options().events);
   };
-  AgentWriter writer(
-      store, name,
-      {.host = arguments.host, .start_unix_ns = unix_now(), .interval_ns = nanoseconds(arguments.interval)});
+  AgentWriter writer(store, name,
+                     {.host = arguments.host,
+                      .start_unix_ns = unix_now(),
+                      .interval_ns = nanoseconds(arguments.interval),
+                      .counted = [&](const StoreCounters& counters) { totals.count(counters); }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
   profiler::Recorder::Hooks hooks;
-  hooks.progress = [ready = false](const profiler::RecordingProgress&) mutable {
+  hooks.progress = [&, ready = false](const profiler::RecordingProgress&) mutable {
     if (!std::exchange(ready, true)) notify_manager("READY=1");
-  };
-  hooks.second = [&](profile::Profile&& second) {
     if (watchdog) notify_manager("WATCHDOG=1");
-    writer.add(std::move(second), unix_now());
+    totals.count(recorder);
   };
-  const auto run = recorder.run(signals, hooks);
-  notify_manager("STOPPING=1");
+  hooks.second = [&](profile::Profile&& part) { writer.add(std::move(part), unix_now()); };
+  totals.begin();
+  const auto run = recorder.run(signals.descriptor(), hooks);
+  const bool reload = run && !arguments.config.empty() && recorder.command() == nullptr && signals.take_hangup();
+  if (reload)
+    notify_manager(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns() / 1000));
+  else
+    notify_manager("STOPPING=1");
   writer.end();
   writes.join();
-  const int status = say_end(writer, recorder.progress().samples, arguments.store);
+  totals.end(recorder);
+  totals.end(writer, reload);
+  if (reload) return std::nullopt;
+  const int status = say_end(totals, writer.queue().waiting(), arguments.store);
   if (!run) return refuse_recording("agent", run.error(), false);
   if (recorder.command() != nullptr) (void)command_status(*recorder.command());
   return status;
 }
 
-int unusable_store(const std::string& path, const Error& error) {
-  say_error(path, error);
-  return kRefused;
-}
+// One recording, until it is over or SIGHUP comes.
+struct Recording {
+  std::optional<int> status;  // nothing: begin another one
+  bool has_begun = false;
+};
 
-int agent(AgentArguments& arguments) {
-  open_standard_files();
+Recording not_begun(int status) { return {.status = status, .has_begun = false}; }
+
+Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTotals& totals) {
   auto events = events_of(arguments.events);
-  if (!events) return refuse_recording("agent", events.error());
+  if (!events) return not_begun(refuse_recording("agent", events.error()));
   arguments.recorder.events = std::move(*events);
   arguments.recorder.labels.executable = true;  // the label "process" of the store
+  arguments.recorder.tell_every = std::min(arguments.interval, kLongestPart);
+  arguments.recorder.forget_told = std::min(arguments.interval * kPartsKept, kLongestKept);
   if (arguments.host.empty()) arguments.host = this_host();
+  totals.set_store(arguments.store);
   const store::History keep{.age_ns = nanoseconds(arguments.keep), .bytes = arguments.keep_size};
   auto store = store::open_store(arguments.store, {.write = true, .keep = keep});
-  if (!store) return unusable_store(arguments.store, store.error());
-  os::use_readers(os::Readers::start());
-  profiler::survive_truncated_files();
-  StopSignals signals;
-  auto starting =
-      std::make_optional<EndedBySignal>(signals.descriptor(), "windlass agent: interrupted before the first sample\n");
+  if (!store) {
+    say_error(arguments.store, store.error());
+    return not_begun(kRefused);
+  }
+  std::optional<EndedBySignal> starting;  // the first one; another recording ends before its first round
+  if (!totals.has_begun())
+    starting.emplace(signals.descriptor(), "windlass agent: interrupted before the first sample\n");
   auto recorder = profiler::Recorder::open(arguments.recorder);
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // errors of writing, as others
-  if (!recorder) return refuse_recording("agent", recorder.error(), false);
+  if (!recorder) return not_begun(refuse_recording("agent", recorder.error(), false));
   starting.reset();
   if (!(*recorder)->limits().empty())
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   for (const std::string& remark : (*recorder)->remarks()) say("windlass: {}\n", remark);
   say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()), arguments.store);
-  const int status = record_into(**store, arguments, **recorder, signals.descriptor());
-  say_silent();
-  return status;
+  return {.status = record_into(**store, arguments, **recorder, signals, totals), .has_begun = true};
 }
 
-void add_store_options(CLI::App& command, AgentArguments& arguments) {
-  command.add_option("--store", arguments.store, "the file that takes the samples; made if there is none")
-      ->required()
-      ->type_name("FILE");
-  command.add_option("--host", arguments.host, "the label host of the samples; this machine's name if not given")
-      ->type_name("NAME");
-  add_duration(command, "--interval", arguments.interval, "samples of so long are kept together (10s)");
-  add_duration(command, "--keep", arguments.keep, "older samples are deleted (7d)");
-  command
-      .add_option_function<std::string>(
-          "--keep-size", [&arguments](const std::string& text) { arguments.keep_size = parse_bytes(text).value_or(0); },
-          "the oldest samples are deleted so that the file stays below this size, of 8M or more (2G)")
-      ->check([](const std::string& text) {
-        constexpr std::uint64_t kLeast = std::uint64_t{8} << 20;
-        return parse_bytes(text).value_or(0) >= kLeast
-                   ? std::string()
-                   : fmt::format("{} is no number of bytes of 8M or more, such as 100M or 2G", text);
-      })
-      ->type_name("BYTES");
+// Until the end. What a file of options cannot be used for leaves those options as they were.
+int record_always(const CLI::App& command, AgentArguments arguments, StopSignals& signals, AgentTotals& totals) {
+  std::optional<AgentArguments> before;  // those that a recording had
+  for (;;) {
+    const AgentArguments given = arguments;
+    const Recording recording = record_once(arguments, signals, totals);
+    if (recording.status && (recording.has_begun || !before)) return *recording.status;
+    if (recording.status) {
+      say("windlass: agent: the options stay as they were\n");
+      arguments = *std::exchange(before, std::nullopt);
+      continue;
+    }
+    before = given;
+    auto anew = agent_arguments(command, given.config);
+    if (anew) {
+      say("windlass: agent: {} was read again\n", given.config);
+      if (anew->metrics != given.metrics)
+        say("windlass: agent: --metrics stays as it was until the agent starts anew\n");
+      anew->metrics = given.metrics;
+      arguments = std::move(*anew);
+    } else {
+      say("windlass: agent: {}. The options stay as they were\n", anew.error());
+      arguments = given;
+    }
+  }
+}
+
+int agent(const CLI::App& command, const AgentArguments& given) {
+  open_standard_files();
+  auto arguments = agent_arguments(command, given.config);
+  if (!arguments) {
+    say("windlass agent: {}\n", arguments.error());
+    return kUsage;
+  }
+  AgentMetrics metrics;
+  StopSignals signals;  // threads inherit that they are blocked
+  std::optional<MetricsServer> server;
+  if (!arguments->metrics.empty()) {
+    auto listening = MetricsServer::listen(*MetricsPlace::parse(arguments->metrics));
+    if (!listening) {
+      say_error(arguments->metrics, listening.error());
+      return kRefused;
+    }
+    server.emplace(std::move(*listening));
+  }
+  os::use_readers(os::Readers::start());
+  profiler::survive_truncated_files();
+  if (server) {
+    say("windlass: counters are at {}\n", server->address());
+    server->start([&metrics] { return metrics.text(); });
+  }
+  AgentTotals totals(metrics);
+  const int status = record_always(command, std::move(*arguments), signals, totals);
+  say_silent();
+  return status;
 }
 
 }  // namespace
 
 void register_agent(CLI::App& app, int& status) {
   auto arguments = std::make_shared<AgentArguments>();
-  arguments->recorder.frequency = kAgentFrequency;
   CLI::App* command = app.add_subcommand("agent", "record all the time, into a store that report and view read");
-  add_store_options(*command, *arguments);
-  command->add_option("-F,--frequency", arguments->recorder.frequency, "samples a second of CPU time, on every CPU")
-      ->capture_default_str()
-      ->check(number_between(1, 49999))
-      ->type_name("HZ");
-  add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
-  add_event_options(*command, arguments->events);
-  (void)add_target_options(*command, arguments->recorder, "a command to run, with its arguments");
-  add_filter_options(*command, arguments->recorder.filters);
-  add_label_options(*command, arguments->recorder);
-  command->callback([arguments, &status] { status = agent(*arguments); });
+  add_agent_options(*command, *arguments);
+  command->callback([arguments, command, &status] { status = agent(*command, *arguments); });
 }
 
 }  // namespace windlass::cli

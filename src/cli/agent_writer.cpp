@@ -16,21 +16,22 @@ using namespace std::chrono_literals;
 
 // A clock that was set moves the intervals; smaller differences are the time between two readings.
 constexpr std::uint64_t kClockStepNs = 100'000'000;
-constexpr int kLastTries = 3;  // to write the last intervals
+constexpr int kLastTries = 3;                    // to write the last intervals
+constexpr std::uint64_t kShorterNs = 1'000'000;  // an interval may be so much shorter than it should be
 
 }  // namespace
 
-void AgentWriter::add(profile::Profile&& second, std::uint64_t end_unix_ns) {
+void AgentWriter::add(profile::Profile&& part, std::uint64_t end_unix_ns) {
   const std::scoped_lock lock(mutex_);
-  if (seconds_.size() >= kMostSeconds) {
-    const std::uint64_t samples = profile::count_samples(seconds_.front().profile);
-    const profile::Profile dropped = std::move(seconds_.front().profile);
-    seconds_.pop_front();
+  if (parts_.size() >= kMostParts) {
+    const std::uint64_t samples = profile::count_samples(parts_.front().profile);
+    const profile::Profile dropped = std::move(parts_.front().profile);
+    parts_.pop_front();
     dropped_ += samples;
-    seconds_.front().profile.lost += dropped.lost + samples;
-    seconds_.front().profile.duration_ns += dropped.duration_ns;
+    parts_.front().profile.lost += dropped.lost + samples;
+    parts_.front().profile.duration_ns += dropped.duration_ns;
   }
-  seconds_.push_back({std::move(second), end_unix_ns});
+  parts_.push_back({std::move(part), end_unix_ns});
   changed_.notify_one();
 }
 
@@ -41,27 +42,28 @@ void AgentWriter::end() {
 }
 
 // Nothing: the recording has ended, and all is taken.
-std::optional<AgentWriter::Second> AgentWriter::take() {
+std::optional<AgentWriter::Part> AgentWriter::take() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ended_ || !seconds_.empty(); });
-  if (seconds_.empty()) return std::nullopt;
-  Second second = std::move(seconds_.front());
-  seconds_.pop_front();
-  return second;
+  changed_.wait(lock, [this] { return ended_ || !parts_.empty(); });
+  if (parts_.empty()) return std::nullopt;
+  Part part = std::move(parts_.front());
+  parts_.pop_front();
+  return part;
 }
 
-void AgentWriter::gather(Second&& second) {
-  name_(second.profile);
-  const std::uint64_t begin = second.end_unix_ns - std::min(second.end_unix_ns, second.profile.duration_ns);
+void AgentWriter::gather(Part&& part) {
+  name_(part.profile);
+  const std::uint64_t begin = part.end_unix_ns - std::min(part.end_unix_ns, part.profile.duration_ns);
+  const std::uint64_t apart = begin > end_ns_ ? begin - end_ns_ : end_ns_ - begin;
+  if (interval_ && apart >= kClockStepNs) close_interval();  // no interval has two clocks
   if (!interval_) {
-    const std::uint64_t apart = begin > end_ns_ ? begin - end_ns_ : end_ns_ - begin;
     begin_ns_ = apart < kClockStepNs ? end_ns_ : begin;
-    interval_ = std::move(second.profile);
+    interval_ = std::move(part.profile);
   } else {
-    exporter::merge_into(*interval_, second.profile);
+    exporter::merge_into(*interval_, part.profile);
   }
-  end_ns_ = second.end_unix_ns;
-  if (interval_->duration_ns >= options_.interval_ns) close_interval();
+  end_ns_ = part.end_unix_ns;
+  if (interval_->duration_ns + kShorterNs >= options_.interval_ns) close_interval();
 }
 
 void AgentWriter::close_interval() {
@@ -75,9 +77,33 @@ void AgentWriter::close_interval() {
 void AgentWriter::write() {
   const std::uint64_t dropped = queue_.dropped_samples();
   const auto written = queue_.flush();
+  if (!written) ++refusals_;
   if (!written && !std::exchange(told_, true)) say_error("agent", written.error());
   if (queue_.dropped_samples() != dropped) say("windlass: agent: samples were dropped: {} so far\n", dropped_samples());
   if (written) told_ = false;
+  if (options_.counted) options_.counted(counters());
+}
+
+std::uint64_t AgentWriter::dropped_samples() {
+  const std::scoped_lock lock(mutex_);
+  return dropped_ + queue_.dropped_samples();
+}
+
+StoreCounters AgentWriter::counters() {
+  StoreCounters now{.samples = queue_.kept_samples(),
+                    .intervals = queue_.kept_batches(),
+                    .dropped = dropped_samples(),
+                    .refusals = refusals_,
+                    .waiting_intervals = queue_.waiting(),
+                    .most_waiting_parts = kMostParts,
+                    .most_waiting_intervals = kMostBatches};
+  if (const auto extent = store_.extent(); extent && *extent) {
+    now.oldest_ns = (*extent)->begin_ns;
+    now.newest_ns = (*extent)->end_ns;
+  }
+  const std::scoped_lock lock(mutex_);
+  now.waiting_parts = parts_.size();
+  return now;
 }
 
 void AgentWriter::write_rest() {
@@ -88,7 +114,7 @@ void AgentWriter::write_rest() {
 }
 
 void AgentWriter::run() {
-  while (auto second = take()) gather(std::move(*second));
+  while (auto part = take()) gather(std::move(*part));
   if (interval_) close_interval();
   write_rest();
 }

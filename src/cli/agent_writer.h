@@ -1,4 +1,4 @@
-// Seconds of a recording on their way to a store: named, gathered to intervals, appended. On a thread of its own, so
+// Parts of a recording on their way to a store: named, gathered to intervals, appended. On a thread of its own, so
 // that neither names nor the store hold up the recording.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/agent_metrics.h"
 #include "profiler/store/batch_queue.h"
 
 namespace windlass::cli {
@@ -18,22 +19,24 @@ struct AgentWriterOptions {
   std::string host;
   std::uint64_t start_unix_ns = 0;  // of the agent
   std::uint64_t interval_ns = 10'000'000'000;
+  // Called on the thread of run() whenever the store has been tried; empty: not.
+  std::function<void(const StoreCounters&)> counted{};
 };
 
 class AgentWriter {
  public:
   using Name = std::function<void(profile::Profile&)>;
-  static constexpr std::size_t kMostSeconds = 120;  // that wait for names
-  static constexpr std::size_t kMostBatches = 60;   // that wait for the store
+  static constexpr std::size_t kMostParts = 60;    // that wait for names
+  static constexpr std::size_t kMostBatches = 60;  // that wait for the store
 
   // `store` must outlive the writer. `name` is called on the thread of run().
   AgentWriter(store::ProfileStore& store, Name name, const AgentWriterOptions& options)
-      : name_(std::move(name)), options_(options), queue_(store, kMostBatches) {}
+      : name_(std::move(name)), options_(options), store_(store), queue_(store, kMostBatches) {}
 
   // ---- by the thread that records
 
   // What came since the last call; `end_unix_ns` is now.
-  void add(profile::Profile&& second, std::uint64_t end_unix_ns);
+  void add(profile::Profile&& part, std::uint64_t end_unix_ns);
   // Nothing more comes.
   void end();
 
@@ -41,35 +44,39 @@ class AgentWriter {
 
   // Returns when all is written after end(), or given up.
   void run();
+  // On the thread of run(), or after it.
+  [[nodiscard]] StoreCounters counters();
   // After run().
   [[nodiscard]] const store::BatchQueue& queue() const { return queue_; }
-  [[nodiscard]] std::uint64_t dropped_samples() const { return dropped_ + queue_.dropped_samples(); }
+  [[nodiscard]] std::uint64_t dropped_samples();
 
  private:
-  struct Second {
+  struct Part {
     profile::Profile profile;
     std::uint64_t end_unix_ns = 0;
   };
-  [[nodiscard]] std::optional<Second> take();
-  void gather(Second&& second);
+  [[nodiscard]] std::optional<Part> take();
+  void gather(Part&& part);
   void close_interval();
   void write();
   void write_rest();
 
   Name name_;
   AgentWriterOptions options_;
+  store::ProfileStore& store_;
   store::BatchQueue queue_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Second> seconds_;  // under the mutex, as the two below
+  std::deque<Part> parts_;  // under the mutex, as the two below
   bool ended_ = false;
-  std::uint64_t dropped_ = 0;  // samples of seconds that found no room
+  std::uint64_t dropped_ = 0;  // samples of parts that found no room
 
   std::optional<profile::Profile> interval_;
   std::uint64_t begin_ns_ = 0, end_ns_ = 0;  // of the interval
   std::uint64_t sequence_ = 0;
   bool told_ = false;  // that the store takes nothing
+  std::uint64_t refusals_ = 0;
 };
 
 }  // namespace windlass::cli

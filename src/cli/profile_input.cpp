@@ -1,7 +1,11 @@
 #include "cli/profile_input.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/commands.h"
 #include "cli/errors.h"
@@ -21,6 +25,15 @@ int unreadable_profile(const std::string& file, std::string_view command, const 
   const std::string subject = shown_profile(file);
   if (!say_other_kind(subject, command)) say_error(subject, error);
   return error.code == ErrorCode::kSystem || error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  const std::size_t shown = std::min(names.size(), kMost);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < names.size()) text += fmt::format(", {} more", names.size() - shown);
+  return text;
 }
 
 namespace {
@@ -44,12 +57,45 @@ std::optional<TimeSpan> range_of(const StoreFile& file, int& status) {
   return std::nullopt;
 }
 
-std::optional<profile::Profile> read_store(const StoreFile& file, int& status) {
+// Labels that a store keeps of every sample, taken out of `only`. The samples of others are not read.
+store::Filter take_filter(std::vector<std::string>& only) {
+  store::Filter filter;
+  for (const std::string_view key : {store::kHostLabel, store::kProcessLabel}) {
+    std::erase_if(only, [&](const std::string& text) {
+      const std::size_t mark = text.find('=');
+      if (text.substr(0, mark) != key) return false;
+      filter.labels.push_back({std::string(key), text.substr(mark + 1)});
+      return true;
+    });
+  }
+  return filter;
+}
+
+// Says which of the labels no sample of the store has. False: each has some.
+bool say_missing(store::ProfileStore& store, const std::string& path, const store::Filter& filter) {
+  for (const store::Label& label : filter.labels) {
+    const auto values = store.values(label.key);
+    if (!values || std::ranges::find(*values, label.value) != values->end()) continue;
+    say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", path, label.key, label.value, label.key,
+        some_of(*values));
+    return true;
+  }
+  return false;
+}
+
+std::optional<profile::Profile> read_store(const StoreFile& file, std::vector<std::string>& only, int& status) {
   const auto range = range_of(file, status);
   if (!range) return std::nullopt;
+  const store::Filter filter = take_filter(only);
   const auto store = store::open_store(file.path);
-  auto profile = store ? store::read_profile(**store, {}, range->from, range->to) : Failure(store.error());
-  if (profile) return std::move(*profile);
+  auto profile = store ? store::read_profile(**store, filter, range->from, range->to) : Failure(store.error());
+  if (profile) {
+    for (const store::Label& label : filter.labels)
+      profile->comments.push_back(fmt::format("only {}={}", label.key, label.value));
+    if (!profile->samples.empty() || !say_missing(**store, file.path, filter)) return std::move(*profile);
+    status = kUsage;
+    return std::nullopt;
+  }
   say_error(file.path, profile.error());
   status = profile.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
   return std::nullopt;
@@ -57,8 +103,9 @@ std::optional<profile::Profile> read_store(const StoreFile& file, int& status) {
 
 }  // namespace
 
-std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command, int& status) {
-  if (const auto store = store_file(file)) return read_store(*store, status);
+std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command, int& status,
+                                             std::vector<std::string>& only) {
+  if (const auto store = store_file(file)) return read_store(*store, only, status);
   auto imported = importer::read_any_file(file);
   if (!imported) {
     status = unreadable_profile(file, command, imported.error());

@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/durations.h"
+#include "cli/profile_input.h"
 #include "cli/say.h"
+#include "cli/store_range.h"
 #include "profiler/export/labels.h"
 #include "profiler/export/times.h"
 #include "profiler/export/values.h"
@@ -14,20 +16,10 @@
 namespace windlass::cli {
 namespace {
 
-// "a, b, c", and how many more.
-std::string list_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 20;
-  const std::size_t shown = std::min(names.size(), kMost);
-  std::string text =
-      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (shown < names.size()) text += fmt::format(", {} more", names.size() - shown);
-  return text;
-}
-
 std::string names_of(const std::vector<exporter::NamedValue>& values) {
   std::vector<std::string> names;
   for (const auto& value : values) names.push_back(value.name);
-  return list_of(names);
+  return some_of(names);
 }
 
 std::optional<profile::ValueType> find_value(const profile::Profile& profile, std::string_view subject,
@@ -57,13 +49,19 @@ bool has_value(const profile::Profile& profile, std::string_view subject, const 
   const auto values = exporter::label_values(profile, filter.key);
   if (std::ranges::find(values, filter.value) != values.end()) return true;
   say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", subject, filter.key, filter.value,
-      filter.key, list_of(values));
+      filter.key, some_of(values));
   return false;
 }
 
 // Narrows the profile to the time that was chosen, if any was. False: says why it cannot.
 bool keep_chosen_times(profile::Profile& profile, std::string_view subject, const ProfileSelection& selection) {
   if (!selection.from && !selection.to) return true;
+  if (const auto store = store_file(std::string(subject))) {
+    say("windlass: {}: --from and --to are times within a recording. Way out: {}@-1h, or "
+        "{}@2026-11-27T14:05..2026-11-27T14:10\n",
+        subject, store->path, store->path);
+    return false;
+  }
   if (!has_times(profile)) {
     say("windlass: {}: its samples have no times. Way out: record with --timeline\n", subject);
     return false;
@@ -115,7 +113,7 @@ void add_selection_options(CLI::App& command, ProfileSelection& to) {
 bool has_label(const profile::Profile& profile, std::string_view subject, const std::string& key) {
   const auto keys = exporter::label_keys(profile);
   if (std::ranges::find(keys, key) != keys.end()) return true;
-  say("windlass: {}: no sample has a label {}. Way out: labels are {}\n", subject, key, list_of(keys));
+  say("windlass: {}: no sample has a label {}. Way out: labels are {}\n", subject, key, some_of(keys));
   return false;
 }
 

@@ -126,9 +126,14 @@ void name_windows(const PdbSearch& pdb, profile::Profile& profile) {
 // Of several files: all of their samples. Nothing: says why on stderr, and sets `status`.
 std::optional<Chosen> choose(const ReportArguments& options, std::span<const std::string> files, int& status) {
   Chosen chosen{.subject = shown_profile(files.front()), .profile = {}, .value = {}};
+  ProfileSelection selection = options.selection;
+  selection.only.clear();
   for (const std::string& file : files) {
-    auto profile = read_profile(file, "report", status);
+    std::vector<std::string> left = options.selection.only;
+    auto profile = read_profile(file, "report", status, left);
     if (!profile) return std::nullopt;
+    for (std::string& only : left)
+      if (std::ranges::find(selection.only, only) == selection.only.end()) selection.only.push_back(std::move(only));
     if (&file == &files.front())
       chosen.profile = std::move(*profile);
     else
@@ -142,7 +147,7 @@ std::optional<Chosen> choose(const ReportArguments& options, std::span<const std
   if (files.size() > 1) chosen.subject += fmt::format(" and {} more", files.size() - 1);
   status = kUsage;
   if (!options.label.empty() && !has_label(chosen.profile, chosen.subject, options.label)) return std::nullopt;
-  const auto value = select_from(chosen.profile, chosen.subject, options.selection);
+  const auto value = select_from(chosen.profile, chosen.subject, selection);
   if (!value) return std::nullopt;
   chosen.value = *value;
   if (options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr) name_windows(options.pdb, chosen.profile);

@@ -24,6 +24,14 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   // Readable once a signal has come.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  // Takes the signals that have come. Was SIGHUP the only one?
+  [[nodiscard]] bool take_hangup() {
+    bool hangup = false, other = false;
+    signalfd_siginfo info;
+    while (read(descriptor(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+      (info.ssi_signo == SIGHUP ? hangup : other) = true;
+    return hangup && !other;
+  }
   // From here on the second signal kills, as an impatient user expects.
   void release() {
     signalfd_siginfo info;

@@ -153,7 +153,7 @@ void register_view(CLI::App& app, int& status) {
   command->add_flag_callback(
       "--no-browser", [arguments] { arguments->view.browser = false; }, "print the address only");
   command->callback([arguments, &status] {
-    auto profile = read_profile(arguments->file, "view", status);
+    auto profile = read_profile(arguments->file, "view", status, arguments->selection.only);
     if (!profile) return;
     const std::string name = shown_profile(arguments->file);
     const auto value = select_from(*profile, name, arguments->selection);

@@ -5,7 +5,19 @@
 #include <algorithm>
 #include <exception>
 
+#include <fmt/format.h>
+
 namespace windlass::symbols {
+
+namespace {
+
+// A file without a build id is that which can be opened there.
+std::string identity_of(const profile::Module& module) {
+  const std::string& place = module.build_id.empty() ? module.open_path : module.build_id;
+  return fmt::format("{}\n{}\n{}\n{}", module.path, place, module.pid, module.build_id.empty());
+}
+
+}  // namespace
 
 void LiveNames::learn(KnownFile& file, std::vector<std::uint64_t> addresses) {
   std::ranges::sort(addresses);
@@ -19,8 +31,9 @@ void LiveNames::learn(KnownFile& file, std::vector<std::uint64_t> addresses) {
 
 void LiveNames::name_module(profile::Profile& profile, std::uint32_t module,
                             const std::vector<std::uint32_t>& locations) {
-  std::unique_ptr<KnownFile>& file = files_[module];
+  std::unique_ptr<KnownFile>& file = files_[identity_of(profile.modules[module])];
   if (file == nullptr) file = std::make_unique<KnownFile>(profile.modules[module], options_);
+  file->used = calls_;
   std::vector<std::uint64_t> unknown;
   for (const std::uint32_t number : locations)
     if (!file->addresses.contains(profile.locations[number].address))
@@ -42,8 +55,16 @@ void LiveNames::name_module(profile::Profile& profile, std::uint32_t module,
   }
 }
 
+void LiveNames::forget_unused() {
+  std::size_t addresses = 0;
+  for (const auto& [identity, file] : files_) addresses += file->addresses.size();
+  if (addresses > kMostAddresses) files_.clear();
+  std::erase_if(files_, [this](const auto& entry) { return entry.second->used + kLongestUnused < calls_; });
+}
+
 void LiveNames::name(profile::Profile& profile) noexcept {
   try {
+    ++calls_;
     elf_version(EV_CURRENT);
     demangle_generated(profile);
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_module;
@@ -53,6 +74,7 @@ void LiveNames::name(profile::Profile& profile) noexcept {
         by_module[location.module].push_back(i);
     }
     for (const auto& [module, locations] : by_module) name_module(profile, module, locations);
+    forget_unused();
   } catch (const std::exception&) {
     return;  // What is named stays named.
   }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -15,14 +16,20 @@
 
 namespace windlass::symbols {
 
-// Reads each file once, and names each address once. The modules of all profiles have the same numbers. One thread at a
-// time.
+// Reads each file once, and names each address once. One thread at a time.
+//
+// Bounds: kMostAddresses named addresses, then all are forgotten. Files that no profile has had for kLongestUnused
+// calls are closed.
 class LiveNames {
  public:
+  static constexpr std::size_t kMostAddresses = std::size_t{1} << 19;
+  static constexpr std::uint64_t kLongestUnused = 60;
   explicit LiveNames(SymbolizeOptions options) : options_(std::move(options)) {}
 
   // As symbolize(), which says what is named.
   void name(profile::Profile& profile) noexcept;
+  // That are open.
+  [[nodiscard]] std::size_t files() const { return files_.size(); }
 
  private:
   struct Named {
@@ -34,12 +41,15 @@ class LiveNames {
     ModuleSymbols symbols;
     FunctionTable functions;
     std::unordered_map<std::uint64_t, Named> addresses;
+    std::uint64_t used = 0;  // the call of name()
   };
+  void forget_unused();
   void learn(KnownFile& file, std::vector<std::uint64_t> addresses);
   void name_module(profile::Profile& profile, std::uint32_t module, const std::vector<std::uint32_t>& locations);
 
   SymbolizeOptions options_;
-  std::map<std::uint32_t, std::unique_ptr<KnownFile>> files_;  // by the module's number
+  std::map<std::string, std::unique_ptr<KnownFile>> files_;  // by what tells a module from others
+  std::uint64_t calls_ = 0;
 };
 
 }  // namespace windlass::symbols

@@ -16,9 +16,7 @@
 #include <fmt/format.h>
 
 #include "profiler/export/pprof.h"
-#include "profiler/store/open_store.h"
-#include "support/privilege.h"
-#include "support/run_command.h"
+#include "support/agent_store.h"
 #include "support/store_contract.h"
 
 namespace windlass::testing {
@@ -28,48 +26,6 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreContract);
 
 namespace windlass::test {
 namespace {
-
-constexpr const char* kBusy = "timeout 7 sh -c 'while :; do :; done'";
-
-class AgentStore : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-    folder_ = ::testing::TempDir() + fmt::format("windlass-agent-store-{}", getpid());
-    std::filesystem::create_directories(folder_);
-    path_ = folder_ + "/profiles.db";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  CommandResult agent(const std::string& options, const std::string& before = "") {
-    return run(fmt::format("{} {} agent --store {} {} 2>&1", before, WINDLASS_COMMAND, path_, options));
-  }
-  // "windlass: 12 of 13 samples are in FILE, of 4 intervals"
-  static std::vector<unsigned long> numbers_of(const std::string& output) {
-    const std::size_t at = output.rfind(" samples are in ");
-    const std::size_t line = output.rfind("windlass: ", at);
-    std::vector<unsigned long> numbers(3);
-    if (at == std::string::npos ||
-        std::sscanf(output.c_str() + line, "windlass: %lu of %lu samples are in %*[^,], of %lu", &numbers[0],
-                    &numbers[1], &numbers[2]) != 3)
-      ADD_FAILURE() << output;
-    return numbers;
-  }
-  store::Stacks all() {
-    const auto store = store::open_store(path_);
-    EXPECT_TRUE(store.has_value()) << store.error().text();
-    auto stacks = (*store)->stacks({}, 0, ~std::uint64_t{0});
-    EXPECT_TRUE(stacks.has_value());
-    return std::move(*stacks);
-  }
-  static std::uint64_t count_of(const store::Stacks& stacks) {
-    std::uint64_t sum = 0;
-    for (const auto& stack : stacks.stacks) sum += stack.sums.count;
-    return sum;
-  }
-
-  std::string folder_, path_;
-};
 
 TEST_F(AgentStore, HasWhatTheRecorderCounted) {
   const CommandResult done = agent("-F 97 --interval 2s --host here -- " + std::string(kBusy));

@@ -56,7 +56,8 @@ int main(void) { return puts(windlass_version_text()) < 0; }
 C
 run sh -c 'gcc -Wall -Werror /tmp/c.c $(pkg-config --cflags --libs windlass) -o /tmp/c && /tmp/c'
 for file in /usr/share/man/man1/windlass-record.1.gz /usr/share/bash-completion/completions/windlass /usr/share/doc/windlass/copyright \
-    /usr/share/doc/windlass/windlass.spdx.json /lib/systemd/system/windlass-record.service; do
+    /usr/share/doc/windlass/windlass.spdx.json /etc/windlass/agent.conf \
+    /lib/systemd/system/windlass-agent.service /lib/systemd/system/windlass-record.service; do
   run test -s "$file" || { echo "$file is not installed"; exit 1; }
 done
 mkdir -p "$root/var/lib/windlass" && touch "$root/var/lib/windlass/recording.pb.gz"  # what the unit leaves

@@ -31,7 +31,7 @@ done
 while read -r file; do
   [ -e "$work/root$file" ] || [ -L "$work/root$file" ] || fail "$file is listed, and not in the package"
 done < "$work/listed"
-for file in /usr/bin/windlass /usr/lib/systemd/system/windlass-record.service /usr/share/licenses/windlass/LICENSE \
+for file in /usr/bin/windlass /etc/windlass/agent.conf /usr/lib/systemd/system/windlass-{agent,record}.service /usr/share/licenses/windlass/LICENSE \
     /usr/share/doc/windlass/windlass.spdx.json "$libdir/libwindlass.so.0"; do
   grep -qx "$file" "$work/listed" || fail "$file is in no package"
 done

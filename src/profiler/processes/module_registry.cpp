@@ -174,7 +174,23 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
 
 // ---- letting go -----------------------------------------------------------------------------------------------------
 
-std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std::size_t keep) {
+namespace {
+
+// How many of the first must go, so that the tables of the others are at most `most` bytes.
+std::size_t beyond_bytes(const std::vector<CodeFile*>& files, std::uint64_t most) {
+  const auto bytes = [](const CodeFile* file) { return file->state == TableState::kReady ? file->table_bytes : 0; };
+  std::uint64_t sum = 0;
+  for (std::size_t i = files.size(); i > 0; --i) {
+    sum += bytes(files[i - 1]);
+    if (sum > most) return i;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std::size_t keep,
+                                  std::uint64_t idle_bytes) {
   std::size_t tables = 0;
   std::vector<CodeFile*> gone = catalogue_.unused(in_use, tables);
   std::erase(gone, vdso_);
@@ -182,7 +198,7 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   const bool dropped_sources = drop_idle_sources(gone);
   const std::size_t too_many = tables > keep ? tables - keep : 0;
   const std::size_t too_idle = gone.size() > kMaxIdleFiles ? gone.size() - kMaxIdleFiles : 0;
-  gone.resize(std::min(gone.size(), std::max(too_many, too_idle)));
+  gone.resize(std::min(gone.size(), std::max({too_many, too_idle, beyond_bytes(gone, idle_bytes)})));
   for (CodeFile* file : gone) {
     if (store_ != nullptr && file->kernel_id != anonymous_kernel_id_) store_->remove_module(file->kernel_id);
     file->drop();

@@ -6,8 +6,8 @@
 // the process's memory.
 //
 // Bounds: kMaxModules files with a table (those no live process maps are dropped first), kMaxIdleFiles files that no
-// live process maps and kMaxIdleSources sources of these, and as many kept descriptors as half of RLIMIT_NOFILE allows.
-// Of a file that was dropped, a profile's samples alone need what is left.
+// live process maps, kMaxIdleBytes of tables and kMaxIdleSources sources of these, and as many kept descriptors as half
+// of RLIMIT_NOFILE allows. Of a file that was dropped, a profile's samples alone need what is left.
 #pragma once
 
 #include <chrono>
@@ -32,6 +32,7 @@ class ModuleRegistry {
   static constexpr std::size_t kMaxModules = 16384;
   static constexpr std::size_t kMaxIdleFiles = 1024;
   static constexpr std::size_t kMaxIdleSources = 64;
+  static constexpr std::uint64_t kMaxIdleBytes = std::uint64_t{64} << 20;
   static constexpr std::uint32_t kAnonymous = 0;  // number of "code that is in no file"
 
   // `store` may be null (no kernel side): then nothing is compiled. It must outlive the registry. `workers` 0: half of
@@ -67,10 +68,11 @@ class ModuleRegistry {
   [[nodiscard]] std::size_t pending() const { return queue_.pending(); }
 
   // Drops tables no mapping in `in_use` needs, the longest unused first, until at most `keep` are left, and at most
-  // kMaxIdleFiles that are not in use. `in_use` lists registry numbers. How many were dropped. Where files that are not
-  // in use have more than kMaxIdleSources sources, more than half of these go, too; they are made anew when asked for.
-  // O(files).
-  std::size_t evict(const std::vector<std::uint32_t>& in_use, std::size_t keep);
+  // kMaxIdleFiles and `idle_bytes` of tables that are not in use. `in_use` lists registry numbers. How many were
+  // dropped. Where files that are not in use have more than kMaxIdleSources sources, more than half of these go, too;
+  // they are made anew when asked for. O(files).
+  std::size_t evict(const std::vector<std::uint32_t>& in_use, std::size_t keep,
+                    std::uint64_t idle_bytes = kMaxIdleBytes);
 
   // Forgets the dropped files for which needed(number) is false: nobody may ask for them any more. O(files).
   void forget(const std::function<bool(std::uint32_t number)>& needed);

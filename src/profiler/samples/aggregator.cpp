@@ -51,7 +51,7 @@ class LabelSets {
 }  // namespace
 
 std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
-  if (kind == ModuleUse::Kind::kAnonymous && anonymous_uses_ >= kMaxAnonymousModules &&
+  if (kind == ModuleUse::Kind::kAnonymous && anonymous_uses_ >= bounds_.anonymous_modules &&
       !use_numbers_.contains(use_key(kind, number)))
     number = kSharedAnonymous;
   const auto [found, added] = use_numbers_.try_emplace(use_key(kind, number), static_cast<std::uint32_t>(uses_.size()));
@@ -66,7 +66,7 @@ std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address, std
   const Place place{use, name, address};
   const auto known = location_numbers_.find(place.hash(), [&](std::uint32_t i) { return locations_[i] == place; });
   if (known) return *known;
-  if (locations_.size() >= kMaxLocations) return profile::kNone;
+  if (locations_.size() >= bounds_.locations) return profile::kNone;
   const auto number = static_cast<std::uint32_t>(locations_.size());
   locations_.push_back(place);
   location_numbers_.add(number, [this](std::uint32_t i) { return locations_[i].hash(); });
@@ -85,7 +85,7 @@ std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid,
 std::uint16_t Aggregator::comm(std::string_view text) {
   text = text.substr(0, text.find('\0'));
   if (const auto found = string_numbers_.find(std::string(text)); found != string_numbers_.end()) return found->second;
-  if (strings_.size() >= kMaxStrings) return kNoComm;
+  if (strings_.size() >= bounds_.strings) return kNoComm;
   const auto number = static_cast<std::uint16_t>(strings_.size());
   strings_.emplace_back(text);
   string_numbers_.emplace(text, number);
@@ -101,8 +101,7 @@ std::uint64_t Aggregator::SampleKey::hash() const {
   return mix(mix(stack, origin), std::uint64_t{end} << 8 | certainty) >> 16;
 }
 
-std::uint32_t Aggregator::origin(const StackRecord& stack) {
-  const Origin origin{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
+std::uint32_t Aggregator::origin(const Origin& origin) {
   const auto known = origin_numbers_.find(origin.hash(), [&](std::uint32_t i) { return origins_[i] == origin; });
   if (known) return *known;
   const auto number = static_cast<std::uint32_t>(origins_.size());
@@ -113,9 +112,10 @@ std::uint32_t Aggregator::origin(const StackRecord& stack) {
 
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
   std::optional<std::uint32_t> at = StackTree::kEmpty;
-  for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
+  for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], bounds_.frames);
   if (at) {
-    const SampleKey key{*at, origin(stack), stack.end, stack.certainty};
+    const Origin whose{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
+    const SampleKey key{*at, origin(whose), stack.end, stack.certainty};
     if (const auto stored = store(key, frames.size(), frames.empty())) return *stored;
   }
   StackRecord bare;  // its count, at least, without the stack
@@ -129,7 +129,8 @@ std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const 
 std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t frames, bool always) {
   const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
   if (known) return known;
-  if (!always && (samples_.size() >= kMaxSamples || sample_frames_ + frames > kMaxSampleFrames)) return std::nullopt;
+  if (!always && (samples_.size() >= bounds_.samples || sample_frames_ + frames > bounds_.sample_frames))
+    return std::nullopt;
   sample_frames_ += frames;
   const auto number = static_cast<std::uint32_t>(samples_.size());
   samples_.push_back({0, key});
@@ -220,7 +221,7 @@ std::optional<std::uint32_t> Aggregator::join(const Woken& woken) {
   for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at)) ++depth;
   std::optional<std::uint32_t> at = key.stack;
   for (std::size_t i = frames.size(); i > 0 && at; --i)
-    if (frames[i - 1] != profile::kNone) at = stacks_.push(*at, frames[i - 1], kMaxFrames);
+    if (frames[i - 1] != profile::kNone) at = stacks_.push(*at, frames[i - 1], bounds_.frames);
   if (!at) return counted_[*wait].sample;
   key.stack = *at;
   return store(key, depth, false).value_or(counted_[*wait].sample);
@@ -268,6 +269,68 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown, const Keys
   counted_.clear();
   counted_numbers_.clear();
   for (const Counted& one : still) remember(one.key, one.sample);
+}
+
+std::vector<Aggregator::Use> Aggregator::uses() const {
+  return {{"stack_frames", stacks_.size(), bounds_.frames},
+          {"distinct_samples", samples_.size(), bounds_.samples},
+          {"sample_frames", sample_frames_, bounds_.sample_frames},
+          {"addresses", locations_.size(), bounds_.locations},
+          {"thread_names", strings_.size(), bounds_.strings},
+          {"processes_with_generated_code", anonymous_uses_, bounds_.anonymous_modules}};
+}
+
+bool Aggregator::is_half_full() const {
+  return std::ranges::any_of(uses(), [](const Use& use) { return use.used > use.most / 2; });
+}
+
+// A name of a waker is a number of strings_.
+std::uint32_t Aggregator::copy_location(const Aggregator& from, std::uint32_t number, const Renumbering& anew) {
+  const Place& place = from.locations_[number];
+  const ModuleUse& use = from.uses_[place.module];
+  std::uint64_t address = place.address;
+  if (use.kind == ModuleUse::Kind::kWaker) {
+    const auto waker = static_cast<std::uint16_t>(address);
+    address = (address & kTruncatedWaker) | (waker == kNoComm ? kNoComm : comm(from.strings_[waker]));
+  }
+  const std::uint32_t name = place.name == CodeNames::kUnknown ? place.name : anew.names(place.name);
+  return location(use_of(use.kind, use.number), address, name);
+}
+
+// It counts nothing.
+std::optional<std::uint32_t> Aggregator::copy_sample(const Aggregator& from, std::uint32_t number,
+                                                     const Renumbering& anew) {
+  SampleKey key = from.samples_[number].key;
+  std::vector<std::uint32_t> frames;
+  for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = from.stacks_.caller(at))
+    frames.push_back(copy_location(from, from.stacks_.frame(at), anew));
+  std::optional<std::uint32_t> at = StackTree::kEmpty;
+  for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], bounds_.frames);
+  if (!at) return std::nullopt;
+  key.stack = *at;
+  Origin whose = from.origins_[key.origin];
+  if (whose.comm != kNoComm) whose.comm = comm(from.strings_[whose.comm]);
+  if (whose.labels != 0) whose.labels = anew.labels(whose.labels);
+  key.origin = origin(whose);
+  return store(key, frames.size(), frames.empty());
+}
+
+void Aggregator::forget(std::vector<wl_count>& told, const Renumber& labels, const Renumber& names) {
+  Aggregator kept(bounds_);
+  std::vector<wl_count> told_of_kept;
+  for (const Counted& one : counted_) {
+    const auto copy = kept.copy_sample(*this, one.sample, {labels, names});
+    if (!copy) continue;
+    kept.remember(one.key, *copy);
+    told_of_kept.resize(kept.samples_.size());
+    if (one.sample >= told.size()) continue;
+    const wl_count& before = told[one.sample];
+    const std::uint64_t value = one.sample < values_.size() ? values_[one.sample] : 0;
+    told_of_kept[*copy] = {before.count - std::min<std::uint64_t>(before.count, samples_[one.sample].count),
+                           before.value - std::min<std::uint64_t>(before.value, value), 0};
+  }
+  told = std::move(told_of_kept);
+  *this = std::move(kept);
 }
 
 void Aggregator::add_modules(profile::Profile& profile, const ModuleFiller& fill_module, const CodeNames& names) const {
@@ -376,7 +439,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
 
 profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
                                          const ModuleFiller& fill_module, const CodeNames& names,
-                                         std::span<const ProcessLabelSets::Set> labels) const {
+                                         std::span<const ProcessLabelSets::Set> labels, bool rest) const {
   profile::Profile profile;
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
@@ -392,7 +455,8 @@ profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Coun
   LabelSets label_sets(profile, labels);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     // It may count for another sample by now, as a wait does once its waker is known. Then it is told twice.
-    if (total[i].count <= told[i].count) continue;
+    const bool grew = rest && total[i].count == told[i].count && total[i].value > told[i].value;
+    if (total[i].count <= told[i].count && !grew) continue;
     const Origin& origin = origins_[samples_[i].key.origin];
     profile::Sample& added = profile.samples.emplace_back(
         sample(i, {total[i].count - told[i].count, total[i].value - std::min(total[i].value, told[i].value), 0}));

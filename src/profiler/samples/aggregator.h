@@ -1,8 +1,8 @@
 // Sampled stacks -> Profile: equal stacks are one sample, equal code addresses one location.
 //
-// Bounds: kMaxFrames frames of distinct stacks, of which stacks share those of their callers (up to 256 MB),
-// kMaxSamples distinct samples, kMaxLocations code addresses and kMaxStrings command names. What no longer fits is
-// counted in a sample without frames, so that no sample is lost.
+// Bounds: of frames of distinct stacks, of which stacks share those of their callers (up to 256 MB), of distinct
+// samples, code addresses and command names. What no longer fits is counted in a sample without frames, so that no
+// sample is lost. All bounds begin anew with forget().
 #pragma once
 
 #include <cstdint>
@@ -42,13 +42,17 @@ struct StackRecord {
 
 class Aggregator {
  public:
-  static constexpr std::size_t kMaxFrames = std::size_t{16} << 20;
-  static constexpr std::size_t kMaxSamples = std::size_t{4} << 20;
-  // Of all samples together, as a profile has them: each with its own copy.
-  static constexpr std::size_t kMaxSampleFrames = std::size_t{64} << 20;
-  static constexpr std::size_t kMaxLocations = std::size_t{8} << 20;
-  static constexpr std::size_t kMaxStrings = 65535;
-  static constexpr std::size_t kMaxAnonymousModules = 16384;  // one a process; later processes share one
+  struct Bounds {
+    std::size_t frames = std::size_t{16} << 20;
+    std::size_t samples = std::size_t{4} << 20;
+    // Of all samples together, as a profile has them: each with its own copy.
+    std::size_t sample_frames = std::size_t{64} << 20;
+    std::size_t locations = std::size_t{8} << 20;
+    std::size_t strings = 65535;            // at most
+    std::size_t anonymous_modules = 16384;  // one a process; later processes share one
+  };
+  Aggregator() = default;
+  explicit Aggregator(const Bounds& bounds) : bounds_(bounds) {}
 
   // Adds `count` samples with this stack. `maps`: the process's as of the sample; null = unknown. Returns the sample's
   // number. Amortised O(frames * log mappings).
@@ -74,6 +78,18 @@ class Aggregator {
   // called behind `counts`.
   void settle(const Counts& counts, std::uint64_t& unknown, const Keys& kept = {});
   [[nodiscard]] std::size_t counted_stacks() const { return counted_.size() + wakers_.size(); }
+  // Forgets all samples, locations and modules, right behind settle(). What the kernel side still counts under the keys
+  // that were kept has no samples yet. `told`: of build_since(); what it says of waits that go on stays.
+  // `labels` and `names` give the old numbers of a label set and of a name their new ones.
+  using Renumber = std::function<std::uint32_t(std::uint32_t number)>;
+  void forget(std::vector<wl_count>& told, const Renumber& labels, const Renumber& names);
+  struct Use {
+    const char* name;
+    std::size_t used, most;
+  };
+  // How much of each of the bounds is used.
+  [[nodiscard]] std::vector<Use> uses() const;
+  [[nodiscard]] bool is_half_full() const;  // one of the bounds
   // The number of the sample that the key means now.
   [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const {
     const auto known = number_of(key);
@@ -92,10 +108,12 @@ class Aggregator {
                                        const CodeNames& names = {}, std::span<const ProcessLabelSets::Set> labels = {},
                                        std::vector<std::uint32_t>* numbers = nullptr) const;
   // The same of what has come since `told` was last given, or since the start if it is empty. The Profile's locations
-  // are only those of its samples. The modules have the same numbers each time.
+  // are only those of its samples. The modules have the same numbers each time, until forget().
+  // `rest`: also values that grew while the count did not, in samples that count nothing.
   [[nodiscard]] profile::Profile build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
                                              const ModuleFiller& fill_module, const CodeNames& names = {},
-                                             std::span<const ProcessLabelSets::Set> labels = {}) const;
+                                             std::span<const ProcessLabelSets::Set> labels = {},
+                                             bool rest = false) const;
 
   struct Truncation {
     std::uint8_t end;
@@ -175,13 +193,20 @@ class Aggregator {
   // In counted_.
   [[nodiscard]] std::optional<std::uint32_t> number_of(const wl_stack_key& key) const;
   static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
-  std::uint32_t origin(const StackRecord& stack);
+  std::uint32_t origin(const Origin& origin);
   void remember(const wl_stack_key& key, std::uint32_t sample);
+  struct Renumbering {
+    const Renumber &labels, &names;
+  };
+  [[nodiscard]] std::uint32_t copy_location(const Aggregator& from, std::uint32_t number, const Renumbering& anew);
+  [[nodiscard]] std::optional<std::uint32_t> copy_sample(const Aggregator& from, std::uint32_t number,
+                                                         const Renumbering& anew);
   [[nodiscard]] std::optional<std::uint32_t> store(const SampleKey& key, std::size_t frames, bool always);
   [[nodiscard]] std::optional<std::uint32_t> join(const Woken& woken);
   [[nodiscard]] std::string waker_text(std::uint64_t address) const;
   [[nodiscard]] std::vector<wl_count> totals(const Counts& counts, std::uint64_t& unknown) const;
 
+  Bounds bounds_;
   StackTree stacks_;  // of location numbers
   std::deque<Origin> origins_;
   NumberTable origin_numbers_;

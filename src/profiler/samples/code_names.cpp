@@ -79,6 +79,21 @@ std::uint32_t CodeNames::find_late(std::uint32_t tgid, const CodePlace& place, s
   return number;
 }
 
+std::function<std::uint32_t(std::uint32_t)> CodeNames::forget() {
+  std::deque<CodeFunction> old;
+  old.swap(functions_);
+  numbers_.clear();
+  bytes_ = 0;
+  return [this, old = std::move(old)](std::uint32_t number) {
+    std::vector<const CodeFunction*> inlined;  // innermost first
+    for (; number != kUnknown; number = old[number - 1].inlined_in) inlined.push_back(&old[number - 1]);
+    std::uint32_t now = kUnknown;
+    for (auto function = inlined.rbegin(); function != inlined.rend(); ++function)
+      now = intern({(*function)->begin, (*function)->name, (*function)->file, (*function)->line}, now);
+    return now;
+  };
+}
+
 void CodeNames::resolve() {
   for (const auto& [tgid, late] : late_) resolve(late);
   late_.clear();

@@ -55,6 +55,9 @@ class CodeNames {
   [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time,
                                         std::uint64_t now);
   void resolve();
+  // Forgets all functions behind resolve(), so that the bounds begin anew. The result gives the function of an old
+  // number its new one; it refers to this object.
+  [[nodiscard]] std::function<std::uint32_t(std::uint32_t number)> forget();
   // The number of a function that is inlined in that of another number, or in none: whoever knows of it by himself.
   [[nodiscard]] std::uint32_t add_inlined(const sources::NamedFunction& function, std::uint32_t in) {
     return intern({0, function.name, function.file, function.line}, in);

@@ -26,6 +26,16 @@ void ProcessLabelSets::keep_only(const std::function<bool(std::uint32_t tgid)>& 
   std::erase_if(known_, [&](const auto& entry) { return !known(entry.first); });
 }
 
+std::function<std::uint32_t(std::uint32_t)> ProcessLabelSets::forget() {
+  std::vector<Set> old{{}};
+  old.swap(sets_);
+  numbers_ = {{{}, 0}};
+  has_overflowed_ = false;
+  const auto anew = [this, old = std::move(old)](std::uint32_t set) { return number_of(old[set]); };
+  for (auto& [tgid, set] : known_) set = anew(set);
+  return anew;
+}
+
 std::uint32_t ProcessLabelSets::with(std::uint32_t set, const Set& more) {
   Set both = sets_[set];
   for (const Label& label : more)

@@ -31,6 +31,9 @@ class ProcessLabelSets {
   void on_fork(std::uint32_t parent, std::uint32_t child);
   // It is read anew. One that has gone keeps what it had.
   void on_exec(std::uint32_t tgid);
+  // Forgets the sets of all but the processes that are known, and the overflow. The result gives an old number its new
+  // one; it refers to this object.
+  [[nodiscard]] std::function<std::uint32_t(std::uint32_t set)> forget();
   // Drops the processes for which known(tgid) is false.
   void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
 

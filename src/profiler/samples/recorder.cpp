@@ -34,7 +34,6 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kLivenessInterval = kSecond / 5;
 constexpr std::uint64_t kEvictInterval = 30 * kSecond;
 constexpr double kProgressInterval = 0.5;           // seconds
-constexpr double kToldInterval = 1;                 // of Hooks::second
 constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
@@ -199,7 +198,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
       hooks.progress(progress());
       next_progress = now + kProgressInterval;
     }
-    if (hooks.second && now >= told_at_ + kToldInterval) hooks.second(profile_since_told());
+    if (hooks.second && now >= told_at_ + options_.tell_every) hooks.second(profile_since_told());
     if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
     if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
@@ -337,16 +336,21 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
   (void)follower_->on_kernel(head, size);
 }
 
+// The kernel side counts anew.
+void Recorder::settle_counts() {
+  lost_when_settled_ = lost_;
+  intake_->with_waiting([this] {
+    if (times_) times_->settle(sample_of());
+    aggregator_.settle(
+        [this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
+        [this](const auto& sink) { source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); }); });
+  });
+}
+
 void Recorder::bound_memory(std::uint64_t now) {
   // Of lost events the kernel side may keep counts that nobody here knows.
   if (aggregator_.counted_stacks() > kMaxCountedStacks || lost_ > lost_when_settled_ + kMaxCountedStacks / 4) {
-    lost_when_settled_ = lost_;
-    intake_->with_waiting([this] {
-      if (times_) times_->settle(sample_of());
-      aggregator_.settle(
-          [this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
-          [this](const auto& sink) { source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); }); });
-    });
+    settle_counts();
   }
   if (now <= last_evict_ + kEvictInterval) return;
   last_evict_ = now;
@@ -481,19 +485,37 @@ void Recorder::scale_counts(profile::Profile& profile) const {
     if (sample.event < options_.events.size()) sample.count *= options_.events[sample.event].period;
 }
 
+// All that has been told: what is still needed gets new numbers.
+void Recorder::forget_told() {
+  forgotten_at_ = told_at_;
+  const auto names = names_.forget();
+  intake_->forget_names();
+  const auto labels = labels_.forget();
+  thread_labels_.forget_sets();
+  aggregator_.forget(told_, labels, names);
+}
+
 profile::Profile Recorder::profile_since_told() {
+  const bool forgets = options_.forget_told > 0 && !times_ && allocations_ == nullptr &&
+                       (seconds() >= forgotten_at_ + options_.forget_told || aggregator_.is_half_full());
+  if (forgets) {
+    settle_counts();
+    names_.resolve();
+  } else {
+    aggregator_.join_wakers();
+  }
   std::uint64_t unknown = unknown_counts_;
-  aggregator_.join_wakers();
   profile::Profile profile = aggregator_.build_since(
-      told_, counts(), unknown,
+      told_, forgets ? Aggregator::Counts([](const auto&) {}) : counts(), unknown,
       [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
-      labels_.sets());
+      labels_.sets(), forgets);
   scale_counts(profile);
   const KernelSideStats stats = source_.samples->stats();
   const std::uint64_t lost = stats.lost + stats.lost_waits + unknown;
   profile.lost = lost - std::min(lost, std::exchange(told_lost_, lost));
   const double now = seconds();
   profile.duration_ns = static_cast<std::uint64_t>((now - std::exchange(told_at_, now)) * 1e9);
+  if (forgets) forget_told();
   return profile;
 }
 

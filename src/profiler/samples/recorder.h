@@ -51,7 +51,12 @@ struct RecorderOptions {
   std::vector<std::string> command;
   std::optional<std::uint64_t> timeline{};  // the times of samples are kept, in so many bytes
   double duration = 0;                      // seconds; 0 = until stopped
-  std::string btf_path;                     // the kernel's type information; empty: its own
+  // What Hooks::second has been told is forgotten after so many seconds, so that memory and bounds are those of a part
+  // of the recording. profile() has the rest alone. Not with a time line or allocations. 0: nothing is forgotten.
+  double forget_told = 0;
+  double tell_every = 1;  // seconds, of Hooks::second
+  Aggregator::Bounds bounds{};
+  std::string btf_path;  // the kernel's type information; empty: its own
   // WorkBudget's: how much of one CPU following code may take, for every 1,000 samples a second; 0: no bound.
   double agent_share = WorkBudget::kDefaultShare;
 };
@@ -75,8 +80,9 @@ class Recorder {
     // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made. `given_up` becomes
     // true when the recording ends: the checkpoint is not wanted any more, and its end is waited for.
     std::function<void(const profile::Profile&, const std::atomic<bool>& given_up)> checkpoint;
-    // Called once a second and at the end, with what has come since the last call; empty: it is not asked for. What
-    // waits for a process's answer comes once it has that. profile() may be called from there.
+    // Called every RecorderOptions::tell_every seconds and at the end, with what has come since the last call; empty:
+    // it is not asked for. What waits for a process's answer comes once it has that. profile() may be called from
+    // there.
     std::function<void(profile::Profile&&)> second;
   };
   // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
@@ -110,6 +116,9 @@ class Recorder {
   [[nodiscard]] double seconds_since_start(std::uint64_t time) const {
     return time > start_monotonic_ns_ ? static_cast<double>(time - start_monotonic_ns_) * 1e-9 : 0;
   }
+  // Counted stacks whose event was lost.
+  [[nodiscard]] std::uint64_t lost_stacks() const { return unknown_counts_; }
+  [[nodiscard]] std::vector<Aggregator::Use> uses() const { return aggregator_.uses(); }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -128,7 +137,8 @@ class Recorder {
       : options_(options),
         events_(RecordingEvents::of(options.events, options.frequency, options.alloc.has_value())),
         targets_(options.targets.empty() && options.command.empty()),
-        budget_(options.agent_share) {}
+        budget_(options.agent_share),
+        aggregator_(options.bounds) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
@@ -153,6 +163,8 @@ class Recorder {
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   [[nodiscard]] Aggregator::Counts counts();
+  void settle_counts();
+  void forget_told();
   [[nodiscard]] profile::Profile profile_since_told();
   void scale_counts(profile::Profile& profile) const;
   [[nodiscard]] TimeLine::SampleOf sample_of() const {
@@ -179,7 +191,7 @@ class Recorder {
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
   std::vector<wl_count> told_;  // what Hooks::second has been told
-  double told_at_ = 0;
+  double told_at_ = 0, forgotten_at_ = 0;
   std::uint64_t told_lost_ = 0;
   std::optional<TimeLine> times_;
   EventQueue queue_;

@@ -74,6 +74,8 @@ class SampleIntake {
   // The mappings of the samples that are held back.
   void for_each_waiting(const std::function<void(const MapSet& maps)>& use) const;
 
+  // The numbers of CodeNames mean other functions from now on.
+  void forget_names() { named_ = {}; }
   // Drops what is kept of processes that the table no longer knows: modules, runtimes' structures, maps of names.
   void forget_gone();
 

@@ -28,6 +28,7 @@ class StackTree {
   // The innermost frame, and the stack of its caller. Not of kEmpty.
   [[nodiscard]] std::uint32_t frame(std::uint32_t stack) const { return nodes_[stack].frame; }
   [[nodiscard]] std::uint32_t caller(std::uint32_t stack) const { return nodes_[stack].caller; }
+  [[nodiscard]] std::size_t size() const { return nodes_.size(); }
 
  private:
   struct Node {

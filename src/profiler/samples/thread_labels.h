@@ -49,6 +49,10 @@ class ThreadLabels {
   [[nodiscard]] std::uint64_t unknown() const { return unknown_; }
   // A process runs another program from now on.
   void on_exec(std::uint32_t tgid) { keys_.erase(tgid); }
+  // The numbers of sets mean others from now on.
+  void forget_sets() {
+    for (auto& [labels, known] : known_) known.sets.clear();
+  }
   void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
 
  private:

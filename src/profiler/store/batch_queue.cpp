@@ -25,6 +25,12 @@ void BatchQueue::drop_oldest() {
   (waiting_.empty() ? lost_ : waiting_.front().profile.lost) += lost;
 }
 
+std::uint64_t BatchQueue::waiting_samples() const {
+  std::uint64_t sum = 0;
+  for (const OwnedBatch& batch : waiting_) sum += profile::count_samples(batch.profile);
+  return sum;
+}
+
 Expected<void> BatchQueue::flush() {
   while (!waiting_.empty()) {
     const OwnedBatch& batch = waiting_.front();

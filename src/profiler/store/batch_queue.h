@@ -27,6 +27,7 @@ class BatchQueue {
   [[nodiscard]] Expected<void> flush();
 
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+  [[nodiscard]] std::uint64_t waiting_samples() const;
   [[nodiscard]] std::uint64_t dropped_samples() const { return dropped_samples_; }
   [[nodiscard]] std::uint64_t kept_samples() const { return kept_samples_; }
   [[nodiscard]] std::uint64_t kept_batches() const { return kept_batches_; }

@@ -45,12 +45,10 @@ Expected<void> shrink(Database& database) {
 
 }  // namespace
 
-Expected<bool> Pruner::delete_aged(Database& database) {
-  const auto end = database.number("SELECT end_ns FROM intervals ORDER BY begin_ns DESC LIMIT 1");
-  if (!end) return Failure(end.error());
+Expected<bool> Pruner::delete_aged(Database& database, std::uint64_t end_ns) {
   const auto first = oldest(database);
   if (!first) return Failure(first.error());
-  const std::uint64_t limit = *end - std::min(*end, keep_.age_ns);
+  const std::uint64_t limit = end_ns - std::min(end_ns, keep_.age_ns);
   if (*first >= limit) return false;
   if (const auto deleted = delete_before(database, limit); !deleted) return Failure(deleted.error());
   return true;
@@ -93,10 +91,10 @@ Expected<void> Pruner::collect(Database& database, std::uint64_t slack_minutes) 
   return database.run("DELETE FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)");
 }
 
-Expected<void> Pruner::prune(Database& database) {
+Expected<void> Pruner::prune(Database& database, std::uint64_t end_ns) {
   bool any = false;
   if (keep_.age_ns != 0) {
-    const auto deleted = delete_aged(database);
+    const auto deleted = delete_aged(database, end_ns);
     if (!deleted) return Failure(deleted.error());
     any = *deleted;
     if (any)

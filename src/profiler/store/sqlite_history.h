@@ -12,11 +12,12 @@ class Pruner {
  public:
   explicit Pruner(const History& keep) : keep_(keep) {}
 
-  // Within the transaction that appended a batch.
-  [[nodiscard]] Expected<void> prune(Database& database);
+  // Within the transaction that appended a batch, which ends at `end_ns`. A clock that was ahead for a while has left
+  // intervals of the future: those do not make the others old.
+  [[nodiscard]] Expected<void> prune(Database& database, std::uint64_t end_ns);
 
  private:
-  [[nodiscard]] Expected<bool> delete_aged(Database& database);
+  [[nodiscard]] Expected<bool> delete_aged(Database& database, std::uint64_t end_ns);
   [[nodiscard]] Expected<bool> delete_for_room(Database& database);
   [[nodiscard]] Expected<void> collect(Database& database, std::uint64_t slack_minutes);
 

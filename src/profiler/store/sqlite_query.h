@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 namespace windlass::store {
 
+[[nodiscard]] Expected<std::optional<Extent>> query_extent(sqlite3* database);
 [[nodiscard]] Expected<std::vector<std::string>> query_labels(sqlite3* database);
 [[nodiscard]] Expected<std::vector<std::string>> query_values(sqlite3* database, std::string_view label);
 [[nodiscard]] Expected<std::vector<Series>> query_series(sqlite3* database, const Filter& filter, std::uint64_t from,

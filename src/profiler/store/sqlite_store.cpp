@@ -1,4 +1,6 @@
 // A store in one file of SQLite: the machine's own.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <chrono>
 #include <map>
@@ -121,46 +123,6 @@ class Appending {
   std::vector<std::uint64_t> events_, label_sets_, stacks_;  // ids
 };
 
-class SqliteStore final : public ProfileStore {
- public:
-  SqliteStore(Database&& database, std::optional<Writer>&& writer)
-      : database_(std::move(database)), writer_(std::move(writer)) {}
-
-  Expected<bool> append(const Batch& batch) override {
-    if (!writer_) return fail(ErrorCode::kUnsupported, kReadOnly, 0);
-    const auto rows = rows_of(batch);
-    if (!rows) return Failure(rows.error());
-    auto transaction = Transaction::begin(database_);
-    if (!transaction) return Failure(transaction.error());
-    Appending appending(database_.get(), *writer_, batch);
-    const auto known = appending.is_known();
-    if (!known) return known;
-    if (*known) return false;
-    if (const auto added = appending.add(*rows); !added) return Failure(added.error());
-    if (const auto pruned = writer_->pruner.prune(database_); !pruned) return Failure(pruned.error());
-    if (const auto committed = transaction->commit(); !committed) return Failure(committed.error());
-    return true;
-  }
-  Expected<std::vector<std::string>> labels() override { return query_labels(database_.get()); }
-  Expected<std::vector<std::string>> values(std::string_view label) override {
-    return query_values(database_.get(), label);
-  }
-  Expected<std::vector<Series>> series(const Filter& filter, std::uint64_t from, std::uint64_t to,
-                                       std::uint64_t step) override {
-    return query_series(database_.get(), filter, from, to, step);
-  }
-  Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
-    return query_stacks(database_.get(), filter, from, to);
-  }
-  Expected<Frames> frames(std::span<const std::uint64_t> stacks) override {
-    return query_frames(database_.get(), stacks);
-  }
-
- private:
-  Database database_;
-  std::optional<Writer> writer_;
-};
-
 // Of an empty file: the tables. Another program may be making them.
 Expected<void> make_tables(Database& database, int busy_ms) {
   for (const char* sql : {"PRAGMA auto_vacuum=INCREMENTAL", "PRAGMA page_size=4096"})
@@ -211,9 +173,19 @@ Expected<void> prepare_file(Database& database, const StoreOptions& options) {
   return {};
 }
 
-}  // namespace
+// The file that a path names, by device and inode. Nothing: there is none.
+std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return std::nullopt;
+  return std::pair(facts.st_dev, facts.st_ino);
+}
 
-Expected<std::unique_ptr<ProfileStore>> open_store(const std::string& path, const StoreOptions& options) {
+struct OpenedStore {
+  Database database;
+  std::optional<Writer> writer;
+};
+
+Expected<OpenedStore> open_file(const std::string& path, const StoreOptions& options) {
   auto database = Database::open(path, options.write ? Access::kWrite : Access::kRead, options.busy_ms);
   if (!database) return Failure(database.error());
   if (const auto prepared = prepare_file(*database, options); !prepared) return Failure(prepared.error());
@@ -223,7 +195,82 @@ Expected<std::unique_ptr<ProfileStore>> open_store(const std::string& path, cons
     if (!opened) return Failure(opened.error());
     writer.emplace(std::move(*opened));
   }
-  return std::unique_ptr<ProfileStore>(std::make_unique<SqliteStore>(std::move(*database), std::move(writer)));
+  return OpenedStore{std::move(*database), std::move(writer)};
+}
+
+class SqliteStore final : public ProfileStore {
+ public:
+  static Expected<std::unique_ptr<ProfileStore>> open(const std::string& path, const StoreOptions& options) {
+    auto opened = open_file(path, options);
+    if (!opened) return Failure(opened.error());
+    return std::unique_ptr<ProfileStore>(new SqliteStore(path, options, std::move(*opened)));
+  }
+
+  Expected<bool> append(const Batch& batch) override {
+    if (!options_.write) return fail(ErrorCode::kUnsupported, kReadOnly, 0);
+    const auto rows = rows_of(batch);
+    if (!rows) return Failure(rows.error());
+    if (const auto opened = follow_path(); !opened) return Failure(opened.error());
+    Database& database = opened_->database;
+    auto transaction = Transaction::begin(database);
+    if (!transaction) return Failure(transaction.error());
+    Appending appending(database.get(), *opened_->writer, batch);
+    const auto known = appending.is_known();
+    if (!known) return known;
+    if (*known) return false;
+    if (const auto added = appending.add(*rows); !added) return Failure(added.error());
+    if (const auto pruned = opened_->writer->pruner.prune(database, batch.end_ns); !pruned)
+      return Failure(pruned.error());
+    if (const auto committed = transaction->commit(); !committed) return Failure(committed.error());
+    return true;
+  }
+  Expected<std::optional<Extent>> extent() override { return ask(query_extent); }
+  Expected<std::vector<std::string>> labels() override { return ask(query_labels); }
+  Expected<std::vector<std::string>> values(std::string_view label) override { return ask(query_values, label); }
+  Expected<std::vector<Series>> series(const Filter& filter, std::uint64_t from, std::uint64_t to,
+                                       std::uint64_t step) override {
+    return ask(query_series, filter, from, to, step);
+  }
+  Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
+    return ask(query_stacks, filter, from, to);
+  }
+  Expected<Frames> frames(std::span<const std::uint64_t> stacks) override { return ask(query_frames, stacks); }
+
+ private:
+  SqliteStore(std::string path, const StoreOptions& options, OpenedStore&& opened)
+      : path_(std::move(path)), options_(options), opened_(std::move(opened)), file_(file_at(path_)) {}
+
+  template <typename Query, typename... Parts>
+  auto ask(Query query, Parts... parts) -> decltype(query(nullptr, parts...)) {
+    if (!opened_) return Failure(not_open_);
+    return query(opened_->database.get(), parts...);
+  }
+
+  // A file that was moved away or deleted takes what is written to it along: the path is opened anew.
+  Expected<void> follow_path() {
+    if (opened_ && (!file_ || file_at(path_) == file_)) return {};
+    opened_.reset();
+    auto again = open_file(path_, options_);
+    if (!again) {
+      not_open_ = again.error();
+      return Failure(not_open_);
+    }
+    opened_ = std::move(*again);
+    file_ = file_at(path_);
+    return {};
+  }
+
+  std::string path_;
+  StoreOptions options_;
+  std::optional<OpenedStore> opened_;  // nothing: the last try to open failed
+  std::optional<std::pair<dev_t, ino_t>> file_;
+  Error not_open_{};
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<ProfileStore>> open_store(const std::string& path, const StoreOptions& options) {
+  return SqliteStore::open(path, options);
 }
 
 }  // namespace windlass::store

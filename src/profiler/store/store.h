@@ -99,6 +99,11 @@ struct Frames {
   std::vector<std::vector<std::uint32_t>> stacks;
 };
 
+struct Extent {
+  std::uint64_t begin_ns = 0, end_ns = 0;
+  bool operator==(const Extent&) const = default;
+};
+
 // Not thread-safe. Times are Unix times in ns; `to` is behind the range.
 class ProfileStore {
  public:
@@ -109,6 +114,8 @@ class ProfileStore {
 
   // All of the batch is kept, or nothing. False: it was there already.
   [[nodiscard]] virtual Expected<bool> append(const Batch& batch) = 0;
+  // From the begin of the first interval to the end of the last. Nothing: there is no interval.
+  [[nodiscard]] virtual Expected<std::optional<Extent>> extent() = 0;
   // The keys of labels, sorted.
   [[nodiscard]] virtual Expected<std::vector<std::string>> labels() = 0;
   // The values of one of them, sorted.

@@ -317,12 +317,12 @@ TEST_F(AggregatorTest, TruncationsNameTheOutermostModule) {
 
 TEST_F(AggregatorTest, ProcessesWithRunTimeCodeAreBounded) {
   const std::uint64_t one[] = {0x30005 | WL_FRAME_EXACT};
-  for (std::uint32_t tgid = 1; tgid < Aggregator::kMaxAnonymousModules + 100; ++tgid) {
+  for (std::uint32_t tgid = 1; tgid < Aggregator::Bounds{}.anonymous_modules + 100; ++tgid) {
     StackRecord record = stack(one);
     record.tgid = tgid;
     aggregator.add(record, &maps, 1);
   }
-  EXPECT_LE(aggregator.build(kNoCounts, unknown, kNamed).modules.size(), Aggregator::kMaxAnonymousModules + 1);
+  EXPECT_LE(aggregator.build(kNoCounts, unknown, kNamed).modules.size(), Aggregator::Bounds{}.anonymous_modules + 1);
 }
 
 // Random stacks that share callers, some of them equal, of several threads.

@@ -297,6 +297,26 @@ TEST_F(ModuleRegistryTest, EvictionDropsTheLongestUnusedFirst) {
   EXPECT_EQ(registry.evictions(), 3u);
 }
 
+TEST_F(ModuleRegistryTest, TablesOfFilesThatNobodyMapsAreBounded) {
+  ModuleRegistry registry(&store, 1);
+  std::vector<std::uint32_t> numbers;
+  for (int i = 0; i < 3; ++i)
+    numbers.push_back(resolve(
+        registry, write("own" + std::to_string(i), test::program_file(kOwnArchitecture) + std::string(i, 'x'))));
+  ASSERT_TRUE(registry.wait_idle(60s));
+  std::vector<std::uint64_t> bytes;
+  for (const std::uint32_t number : numbers) {
+    ASSERT_EQ(registry.find(number)->state, TableState::kReady);
+    bytes.push_back(registry.find(number)->table_bytes);
+    ASSERT_GT(bytes.back(), 0u);
+  }
+  EXPECT_EQ(registry.evict(numbers, 1000, 0), 0u) << "processes map them";
+  EXPECT_EQ(registry.evict({numbers[0], numbers[2]}, 1000, bytes[1]), 0u);
+  EXPECT_EQ(registry.evict({numbers[0]}, 1000, bytes[2]), 1u);
+  EXPECT_EQ(registry.find(numbers[1])->state, TableState::kDropped) << "it was not used for longer";
+  EXPECT_EQ(registry.find(numbers[2])->state, TableState::kReady);
+}
+
 TEST_F(ModuleRegistryTest, SourcesOfFilesThatNobodyMapsAreBounded) {
   ModuleRegistry registry(&store, 1);
   const std::uint32_t used = resolve(registry, write("used", "used"));

@@ -118,10 +118,14 @@ TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
   first.locations[0].interpreted = true;
   std::vector<profile::Profile> profiles(3, first);
   std::erase_if(profiles[0].locations, [](const auto& location) { return location.address / 16 % 2 == 0; });
+  // A recording that forgets gives modules other numbers.
+  std::swap(profiles[2].modules[0], profiles[2].modules[1]);
+  for (auto& location : profiles[2].locations) location.module = 1 - location.module;
   for (profile::Profile profile : profiles) {
     profile::Profile expected = profile;
     symbolize(expected, {.lines = false});
     live.name(profile);
+    EXPECT_EQ(live.files(), 2u);
     std::size_t named = 0;
     for (std::size_t i = 0; i < profile.locations.size(); ++i) {
       const auto names = [i](const profile::Profile& of) {
@@ -136,6 +140,15 @@ TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
     EXPECT_GT(named, 5u);
     EXPECT_LT(named, profile.locations.size());
   }
+  // Files are closed that no profile has had for long.
+  for (std::uint64_t i = 0; i < LiveNames::kLongestUnused; ++i) {
+    EXPECT_EQ(live.files(), 2u);
+    profile::Profile nothing;
+    live.name(nothing);
+  }
+  profile::Profile nothing;
+  live.name(nothing);
+  EXPECT_EQ(live.files(), 0u);
 }
 
 TEST_P(SymbolizeFiles, OtherCompilersAndForms) {

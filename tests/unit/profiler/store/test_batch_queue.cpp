@@ -18,6 +18,7 @@ class UnwillingStore final : public store::ProfileStore {
     lost += batch.profile.lost;
     return true;
   }
+  Expected<std::optional<store::Extent>> extent() override { return std::nullopt; }
   Expected<std::vector<std::string>> labels() override { return nothing(); }
   Expected<std::vector<std::string>> values(std::string_view) override { return nothing(); }
   Expected<std::vector<store::Series>> series(const store::Filter&, std::uint64_t, std::uint64_t,

@@ -107,6 +107,61 @@ TEST_F(SqliteStore, HistoryIsBoundedBySize) {
   EXPECT_EQ(newest->samples.size(), tidied(own_profile(59)).samples.size());
 }
 
+// For ten minutes the clock was a year ahead. Then it is right again: what is appended now is not old.
+TEST_F(SqliteStore, AClockThatWasAheadMakesNothingOld) {
+  constexpr std::uint64_t kYear = 365 * 8640;  // in intervals of ten seconds
+  const auto store = writer({.age_ns = 60 * 60'000'000'000, .bytes = 0});
+  std::uint32_t number_of_batch = 0;
+  const auto append = [&](std::uint64_t at) {
+    ASSERT_TRUE(store->append(batch_at(at, own_profile(number_of_batch++)).batch()).value_or(false));
+  };
+  for (std::uint64_t i = 0; i < 3; ++i) append(kYear + i);
+  for (std::uint64_t i = 0; i < 20; ++i) append(i);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 23u);
+  append(20 + 360);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 4u) << "that one, and those of the future";
+  EXPECT_EQ(number("SELECT count(*) FROM samples WHERE interval NOT IN (SELECT id FROM intervals)"), 0u);
+}
+
+// The file is deleted, moved away, and replaced by another store, while it is open.
+TEST_F(SqliteStore, ThePathIsFollowed) {
+  const auto store = writer();
+  EXPECT_EQ(*store->extent(), std::nullopt);
+  const auto append = [&](std::uint64_t i) {
+    const auto appended = store->append(batch_at(i, own_profile(static_cast<std::uint32_t>(i))).batch());
+    ASSERT_TRUE(appended.has_value()) << appended.error().text();
+    EXPECT_TRUE(*appended);
+  };
+  append(0);
+  fs::remove(path_);
+  append(1);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 1u) << "in a new file";
+  EXPECT_EQ(*store->extent(), (store::Extent{kStart + kTenSeconds, kStart + 2 * kTenSeconds}));
+  fs::rename(path_, folder_ / "away.db");
+  append(2);
+  append(3);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 2u);
+  fs::remove(path_);
+  {
+    std::ofstream other(path_);
+    other << "This is no store, and it is longer than the header of one would be. " << std::string(1000, '.');
+  }
+  const auto refused = store->append(batch_at(4, own_profile(4)).batch());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kMalformed);
+  EXPECT_FALSE(store->extent().has_value());
+  std::ifstream kept(path_);
+  std::string first;
+  kept >> first;
+  EXPECT_EQ(first, "This") << "nothing was written to it";
+  fs::remove(path_);
+  append(4);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 1u);
+  EXPECT_EQ(number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'"), 0u);
+  path_ = folder_ / "away.db";
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 1u);
+}
+
 TEST_F(SqliteStore, TwoWritersAtOnce) {
   constexpr std::uint64_t kEach = 20;
   const auto append_all = [&](const std::string& host) {
