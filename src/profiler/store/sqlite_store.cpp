@@ -149,6 +149,11 @@ class SqliteStore final : public ProfileStore {
                                        std::uint64_t step) override {
     return query_series(database_.get(), filter, from, to, step);
   }
+  Expected<std::vector<Total>> totals(std::string_view label, const Filter& filter, std::uint64_t from,
+                                      std::uint64_t to) override {
+    return query_totals(database_.get(), label, filter, from, to);
+  }
+  Expected<Times> times() override { return query_times(database_.get()); }
   Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
     return query_stacks(database_.get(), filter, from, to);
   }
