@@ -88,9 +88,10 @@ bool ChildAnswer::go_on() {
 }
 
 WorkedOut ChildAnswer::answer() const {
-  if (late_) return {.text = fmt::format("This takes more than {} s here.", limits_.patience.count())};
+  if (late_)
+    return {.text = fmt::format("This takes more than {} s here.{}", limits_.patience.count(), limits_.way_out)};
   if (bytes_.size() > limits_.most_bytes)
-    return {.text = fmt::format("This is more than {} MiB.", limits_.most_bytes >> 20)};
+    return {.text = fmt::format("This is more than {} MiB.{}", limits_.most_bytes >> 20, limits_.way_out)};
   if (!bytes_.ends_with('+') && !bytes_.ends_with('-')) return {.text = "The process that works this out crashed."};
   return {.good = bytes_.back() == '+', .text = bytes_.substr(0, bytes_.size() - 1)};
 }

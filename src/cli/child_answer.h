@@ -20,6 +20,7 @@ struct WorkedOut {
 struct ChildLimits {
   std::chrono::seconds patience{20};
   std::size_t most_bytes = std::size_t{16} << 20;
+  const char* way_out = "";  // behind the sentence that says that one of them is reached
 };
 
 // Not thread-safe. The process is killed with this object. After the patience there is no answer.

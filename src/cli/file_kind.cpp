@@ -78,7 +78,7 @@ bool is_folded(std::string_view text) {
 bool reads(const Known& known, std::string_view command) {
   const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
   return command == known.command || (is_code && command == "rows") ||
-         (command == "view" && std::string_view(known.command) == "report") ||
+         ((command == "view" || command == "serve") && std::string_view(known.command) == "report") ||
          (known.kind == FileKind::kElf && command == "emit") ||
          (known.kind == FileKind::kCompressed && command == "walk") ||
          (command == "record" && (is_code || known.kind == FileKind::kText));  // programs and scripts

@@ -1,14 +1,14 @@
-// Serves one page to browsers of this machine, and what it asks for: HTTP/1.1 (RFC 9112) on 127.0.0.1, a connection a
-// request. The page may change while it is served.
+// Serves one page to browsers of this machine, and what it asks for, on 127.0.0.1. The page may change while it is
+// served.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
-#include "cli/child_answer.h"
-#include "os/descriptor.h"
+#include "cli/http_server.h"
 #include "windlass/error.h"
 
 namespace windlass::cli {
@@ -37,20 +37,17 @@ class PageServer {
   // Port 0: one that is free. Errors: kSystem, with the text and errno of the call that failed.
   [[nodiscard]] static Expected<PageServer> listen(std::uint16_t port);
 
-  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::uint16_t port() const { return server_.port(); }
   // "http://127.0.0.1:41234/5f0c..."
   [[nodiscard]] std::string address() const;
-  // Answers until `stop` is readable. `newer`: null if the page stays. A question is answered if it comes from the
-  // page. A client that does not send its request within 10 s, or takes more than 60 s for the answer, is let go;
-  // beyond 64 clients the oldest one is, first of those that do not know the path. Not thread-safe.
+  // As HttpServer::run(). `newer`: null if the page stays. A question is answered if it comes from the page. Who knows
+  // the path is trusted.
   [[nodiscard]] Expected<void> serve(Page page, const Annotate& annotate, int stop, const Newer* newer = nullptr) const;
 
  private:
-  PageServer(os::Descriptor socket, std::uint16_t port, std::string path)
-      : socket_(std::move(socket)), port_(port), path_(std::move(path)) {}
+  PageServer(HttpServer server, std::string path) : server_(std::move(server)), path_(std::move(path)) {}
 
-  os::Descriptor socket_;
-  std::uint16_t port_;
+  HttpServer server_;
   std::string path_;
 };
 

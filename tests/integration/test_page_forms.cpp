@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "profiler/export/diff.h"
+#include "support/axe.h"
 #include "support/page_in_browser.h"
 #include "support/run_command.h"
 #include "support/synthetic_profile.h"
@@ -200,36 +201,18 @@ class PageByAxe : public PageForms {
   void SetUp() override {
     PageForms::SetUp();
     if (IsSkipped()) return;
-    const std::string folder = directory_ + "/axe-core";
-    const auto fetched =
-        test::run("sh " WINDLASS_FETCH
-                  " axe-core 4.10.3 "
-                  "sha512-Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg== " +
-                  folder + " 2>&1");
-    if (fetched.status == 1) GTEST_SKIP() << "npm cannot fetch axe-core";
-    ASSERT_EQ(fetched.status, 0) << fetched.output;
-    std::ifstream file(folder + "/axe.min.js");
-    axe_.assign(std::istreambuf_iterator<char>(file), {});
+    if (const std::string reason = axe_.fetch(directory_ + "/axe-core"); !reason.empty()) GTEST_SKIP() << reason;
   }
   void TearDown() override {
     if (browser_ != nullptr) browser_->size(1400, 900);
     if (!IsSkipped()) {
-      EXPECT_GT(passed_, 100u);
+      EXPECT_GT(axe_.passed(), 100u);
     }
   }
-  void judge(const std::string& what) {
-    browser_->value(axe_ + "; 0");
-    const auto found = browser_->value(
-        "axe.run(document, { resultTypes: ['violations'] }).then((found) => [found.passes.length, "
-        "...found.violations.map((one) => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200), "
-        "one.nodes[0].failureSummary])])");
-    passed_ += found[0].get<std::size_t>();
-    for (std::size_t i = 1; i < found.size(); ++i) ADD_FAILURE() << what << ": " << found[i].dump();
-  }
+  void judge(const std::string& what) { axe_.judge(*browser_, what); }
 
  private:
-  std::string axe_;
-  std::size_t passed_ = 0;
+  test::Axe axe_;
 };
 
 TEST_F(PageByAxe, ProfilesDifferencesAndCode) {

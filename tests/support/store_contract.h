@@ -71,6 +71,16 @@ inline void expect_same_answers(store::ProfileStore& store, const StoreReference
   EXPECT_TRUE(seen == reference.series(filter, from, to, kStep));
 }
 
+inline void expect_same_totals(store::ProfileStore& store, const StoreReference& reference, const std::string& label,
+                               const store::Filter& filter, std::uint64_t from, std::uint64_t to) {
+  const auto totals = store.totals(label, filter, from, to);
+  ASSERT_TRUE(totals.has_value()) << totals.error().text();
+  std::map<std::pair<std::string, std::string>, store::Sums> seen;
+  for (const auto& one : *totals)
+    EXPECT_TRUE(seen.try_emplace({one.value, text_of(one.event)}, one.sums).second) << one.value;
+  EXPECT_TRUE(seen == reference.totals(label, filter, from, to)) << label;
+}
+
 // What `report --json` says, without the numbers that it gives to modules, functions and locations.
 inline std::vector<std::string> json_contents(const profile::Profile& profile) {
   std::string text;
@@ -178,7 +188,11 @@ TYPED_TEST_P(StoreContract, AnswersAreTheSumsOfTheProfiles) {
       expect_same_answers(*store, reference, filter, 0 + kStart, all);
       expect_same_answers(*store, reference, filter, kStart + 1, kStart + 5 * kTenSeconds + 1);
       expect_same_answers(*store, reference, filter, all, all + kTenSeconds);
+      for (const auto& label : reference.labels()) expect_same_totals(*store, reference, label, filter, kStart, all);
+      expect_same_totals(*store, reference, "process", filter, kStart + 1, kStart + 5 * kTenSeconds + 1);
     }
+    EXPECT_EQ(store->times()->begin_ns, kStart);
+    EXPECT_EQ(store->times()->end_ns, all);
     EXPECT_EQ(*store->labels(), reference.labels());
     for (const auto& label : reference.labels()) EXPECT_EQ(*store->values(label), reference.values(label));
     EXPECT_TRUE(store->values("no such label")->empty());
@@ -233,6 +247,7 @@ TYPED_TEST_P(StoreContract, SumsThatDoNotFitAreAnError) {
     ASSERT_TRUE(store->append(large.batch()).value_or(false));
   }
   EXPECT_TRUE(store->stacks({}, kStart, kStart + 1).has_value());
+  EXPECT_EQ(store->totals("host", {}, kStart, kStart + 2 * kTenSeconds).error().code, ErrorCode::kLimit);
   EXPECT_EQ(store->stacks({}, kStart, kStart + 2 * kTenSeconds).error().code, ErrorCode::kLimit);
   EXPECT_EQ(store->series({}, kStart, kStart + 2 * kTenSeconds, 2 * kTenSeconds).error().code, ErrorCode::kLimit);
   EXPECT_EQ(store->series({}, 0, ~std::uint64_t{0}, 1).error().code, ErrorCode::kLimit);
@@ -251,7 +266,9 @@ TYPED_TEST_P(StoreContract, AProfileIsReadAsItWasWritten) {
 
 TYPED_TEST_P(StoreContract, AnEmptyRangeIsAnEmptyProfile) {
   const auto store = this->subject_.make();
+  EXPECT_EQ(store->times()->end_ns, 0u);
   ASSERT_TRUE(store->append(batch_at(0, events_profile()).batch()).has_value());
+  EXPECT_TRUE(store->totals("host", {}, kStart + 1, kStart + 2)->empty());
   const auto read = store::read_profile(*store, {}, kStart + 1, kStart + 2);
   ASSERT_TRUE(read.has_value());
   EXPECT_TRUE(read->samples.empty());

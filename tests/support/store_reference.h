@@ -86,6 +86,21 @@ class StoreReference {
     });
     return all;
   }
+  // Of each value of the label, and the text of an event.
+  [[nodiscard]] std::map<std::pair<std::string, std::string>, store::Sums> totals(const std::string& label,
+                                                                                  const store::Filter& filter,
+                                                                                  std::uint64_t from,
+                                                                                  std::uint64_t to) const {
+    std::map<std::pair<std::string, std::string>, store::Sums> all;
+    each(filter, from, to, [&](const KeptBatch& batch, const profile::Sample& sample, const auto& labels) {
+      std::set<std::string> values;
+      for (const auto& [key, value] : labels)
+        if (key == label) values.insert(value);
+      for (const std::string& value : values)
+        add(all[{value, text_of(batch.profile.events[sample.event])}], batch.profile, sample);
+    });
+    return all;
+  }
   [[nodiscard]] SumsByText stacks(const store::Filter& filter, std::uint64_t from, std::uint64_t to) const {
     SumsByText all;
     each(filter, from, to, [&](const KeptBatch& batch, const profile::Sample& sample, const auto&) {

@@ -71,6 +71,10 @@ struct DiffOptions {
 // A page with a flame graph of both.
 [[nodiscard]] Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,
                                              const profile::Profile& b, TextWriter& out, const DiffOptions& options);
+// As write_page_data().
+[[nodiscard]] Expected<void> write_diff_page_data(const ProfileDifference& difference, const profile::Profile& a,
+                                                  const profile::Profile& b, TextWriter& out,
+                                                  const DiffOptions& options);
 [[nodiscard]] Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& out);
 // "stack A B", as difffolded.pl writes it: of A what would be in as much as B.
 [[nodiscard]] Expected<void> write_diff_folded(const ProfileDifference& difference, const profile::Profile& a,

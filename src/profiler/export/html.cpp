@@ -278,21 +278,24 @@ std::string_view part_before(std::string_view& page, std::string_view mark) {
   return part;
 }
 
-Expected<void> write_page(const std::string& packed, bool served, TextWriter& out) {
+Expected<void> write_data(const std::string& packed, TextWriter& out) {
   if (packed.empty()) return fail(ErrorCode::kSystem, "cannot start compression (out of memory)", 0, ENOMEM);
+  write_base64(out, packed);
+  return {};
+}
+
+Expected<void> write_page(const std::string& packed, bool served, TextWriter& out) {
   const std::string page = page_template();
   std::string_view rest = page;
   out.text(part_before(rest, "@CONNECT@"));
   if (served) out.text("; connect-src 'self'");
   out.text(part_before(rest, "@PROFILE@"));
-  write_base64(out, packed);
+  if (const auto written = write_data(packed, out); !written) return written;
   out.text(rest);
   return out.finish();
 }
 
-}  // namespace
-
-Expected<void> write_html(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options) {
+std::string packed_profile(const profile::Profile& profile, const HtmlOptions& options) {
   const auto more = [&](const Frames&, const PageTable&, JsonWriter& json) {
     json.member("file", shown(options.file));
     json.member("served", options.served);
@@ -303,17 +306,36 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
     json.member("running", options.live->running);
     json.end_object();
   };
-  return write_page(packed_data(profile, options.first.value_or(shown_by_default(profile)), more),
-                    options.served || options.live, out);
+  return packed_data(profile, options.first.value_or(shown_by_default(profile)), more);
 }
 
-Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,
-                               const profile::Profile& b, TextWriter& out, const DiffOptions& options) {
+std::string packed_difference(const ProfileDifference& difference, const profile::Profile& a, const profile::Profile& b,
+                              const DiffOptions& options) {
   const profile::Profile both = both_sides(difference, a, b);
   const auto more = [&](const Frames& frames, const PageTable& table, JsonWriter& json) {
     write_page_difference(difference, a, b, options, both, frames, table, json);
   };
-  return write_page(packed_data(both, shown_by_default(both), more), false, out);
+  return packed_data(both, shown_by_default(both), more);
+}
+
+}  // namespace
+
+Expected<void> write_html(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options) {
+  return write_page(packed_profile(profile, options), options.served || options.live, out);
+}
+
+Expected<void> write_page_data(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options) {
+  return write_data(packed_profile(profile, options), out);
+}
+
+Expected<void> write_diff_html(const ProfileDifference& difference, const profile::Profile& a,
+                               const profile::Profile& b, TextWriter& out, const DiffOptions& options) {
+  return write_page(packed_difference(difference, a, b, options), false, out);
+}
+
+Expected<void> write_diff_page_data(const ProfileDifference& difference, const profile::Profile& a,
+                                    const profile::Profile& b, TextWriter& out, const DiffOptions& options) {
+  return write_data(packed_difference(difference, a, b, options), out);
 }
 
 }  // namespace windlass::exporter

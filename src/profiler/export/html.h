@@ -27,5 +27,8 @@ struct HtmlOptions {
 
 [[nodiscard]] Expected<void> write_html(const profile::Profile& profile, TextWriter& out,
                                         const HtmlOptions& options = {});
+// The data of such a page, in base64, for a page that is there already.
+[[nodiscard]] Expected<void> write_page_data(const profile::Profile& profile, TextWriter& out,
+                                             const HtmlOptions& options = {});
 
 }  // namespace windlass::exporter

@@ -10,7 +10,7 @@ const percent = (n) => share(n, answer.summary.samples);
 // ---- the worker ----------------------------------------------------------------------------------------------------
 const chartWidth = () => document.body.clientWidth - 40;  // whether the chart is shown now or not
 const SEARCH_MS = 2000;  // (a+)+$ on long names can take years
-let packed = $("profile").textContent;
+let packed = $("profile").textContent, fresh = false;  // fresh: another profile has come in place of the one before
 let worker = null, ready = false, asked = 0, searching = 0, refused = "";  // refused: the expression that took too long
 function ask() {
   if (!ready) return;
@@ -40,7 +40,7 @@ function hear(data) {
     clearTimeout(searching);
   } else if (data.names) {
     ready = true;
-    if (!names) begin(JSON.parse(data.names));
+    if (!names || fresh) begin(JSON.parse(data.names));
     else if (data.kept.length) takeNewer(data.names, data.kept);  // else a new worker has the same data
     $("time").hidden = !names.threads.length;
     showLive();
@@ -56,8 +56,21 @@ function hear(data) {
 }
 function begin(read) {
   names = read;
-  if (names.diff) order = 0;  // as the command ranks functions
+  fresh = false;
+  order = names.diff ? 0 : 1;  // as the command ranks functions
   readAddress();
+}
+// Shows another profile in this page (page_store.js). The choices of the address are kept, as far as it has them.
+function takeProfile(data) {
+  if (worker) worker.terminate();
+  clearTimeout(searching);
+  packed = data;
+  fresh = true;
+  hideTip();
+  drawn = answer = time = null;
+  selected = refused = "";
+  [limit, laneCount, openProcess] = [ROWS, LANES_AT_FIRST, -1];
+  startWorker();
 }
 const say = (text) => { $("chart").replaceChildren(element("div", text)); $("chart").firstChild.id = "empty"; };
 
@@ -120,6 +133,7 @@ window.addEventListener("popstate", () => { if (names) { typing = false; readAdd
 // ---- what is shown -------------------------------------------------------------------------------------------------
 function show() {
   document.documentElement.dataset.theme = state.theme || (darkSystem.matches ? "dark" : "light");
+  document.body.classList.toggle("diff", Boolean(names.diff));
   if (names.diff) showDifferenceAround();
   else showAround();
   const table = state.view === VIEW.FUNCTIONS, empty = answer.summary.samples === 0;
@@ -139,6 +153,8 @@ function show() {
 }
 function showAround() {
   value = names.values[state.value];
+  $("colour").hidden = false;
+  $("size").hidden = true;
   showHeader();
   showMenus();
   showTime();
@@ -405,6 +421,6 @@ window.addEventListener("resize", () => { if (names) soon(ask); });
 darkSystem.addEventListener("change", () => { if (answer) show(); });
 
 document.documentElement.dataset.theme = darkSystem.matches ? "dark" : "light";
-say("Unpacking the profile…");
-startWorker();
+say(packed ? "Unpacking the profile…" : "Reading the profile…");
+if (packed) startWorker();
 $("profile").remove();

@@ -59,7 +59,6 @@ function showDifferenceFound() {
     `${ofSide(found.sides[0], 0)} before, ${ofSide(found.sides[1], 1)} after, ${count(found.functions)} function${found.functions === 1 ? "" : "s"}`;
 }
 function showDifferenceAround() {
-  document.body.classList.add("diff");
   value = { value: names.diff.value, unit: names.diff.unit };
   showDifferenceHeader();
   for (const id of ["event", "process", "thread", "colour"]) $(id).hidden = true;

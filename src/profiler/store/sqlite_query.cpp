@@ -299,6 +299,52 @@ Expected<std::vector<Series>> query_series(sqlite3* database, const Filter& filt
   return list;
 }
 
+Expected<std::vector<Total>> query_totals(sqlite3* database, std::string_view label, const Filter& filter,
+                                          std::uint64_t from, std::uint64_t to) {
+  const auto events = all_events(database);
+  if (!events) return Failure(events.error());
+  auto samples = Statement::prepare(
+      database,
+      "SELECT s.label_set, s.event, s.count, s.value FROM intervals i CROSS JOIN samples s ON s.interval = i.id" +
+          conditions(filter),
+      false);
+  auto values = Statement::prepare(database,
+                                   "SELECT l.label_set, t.text FROM set_labels l JOIN strings t ON t.id = l.value "
+                                   "WHERE l.key = (SELECT id FROM strings WHERE text = ?)",
+                                   false);
+  for (const auto* statement : {&samples, &values})
+    if (!*statement) return Failure(statement->error());
+  bind(*samples, filter, from, to);
+  std::unordered_map<std::uint64_t, std::map<std::uint64_t, Sums>> by_set;
+  const auto added = each_row(*samples, [&](const Statement& row) -> Expected<void> {
+    if (!events->contains(row.number(1))) return damaged();
+    if (add_to(by_set[row.number(0)][row.number(1)], {row.number(2), row.number(3)})) return {};
+    return fail(ErrorCode::kLimit, kTooLargeSums, 0);
+  });
+  if (!added) return Failure(added.error());
+  values->bind(label);
+  std::map<std::pair<std::string, std::uint64_t>, Sums> by_value;
+  const auto named = each_row(*values, [&](const Statement& row) -> Expected<void> {
+    const auto set = by_set.find(row.number(0));
+    if (set == by_set.end()) return {};
+    for (const auto& [event, sums] : set->second)
+      if (!add_to(by_value[{std::string(row.text(1)), event}], sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
+    return {};
+  });
+  if (!named) return Failure(named.error());
+  std::vector<Total> list;
+  for (const auto& [key, sums] : by_value) list.push_back({key.first, events->at(key.second), sums});
+  return list;
+}
+
+Expected<Times> query_times(sqlite3* database) {
+  auto statement = Statement::prepare(database, "SELECT min(begin_ns), max(end_ns) FROM intervals", false);
+  if (!statement) return Failure(statement.error());
+  const auto row = statement->step();
+  if (!row) return Failure(row.error());
+  return Times{statement->number(0), statement->number(1)};
+}
+
 Expected<Stacks> query_stacks(sqlite3* database, const Filter& filter, std::uint64_t from, std::uint64_t to) {
   return StackQuery(database, filter, from, to).ask();
 }

@@ -231,6 +231,11 @@ class SqliteStore final : public ProfileStore {
                                        std::uint64_t step) override {
     return ask(query_series, filter, from, to, step);
   }
+  Expected<std::vector<Total>> totals(std::string_view label, const Filter& filter, std::uint64_t from,
+                                      std::uint64_t to) override {
+    return ask(query_totals, label, filter, from, to);
+  }
+  Expected<Times> times() override { return ask(query_times); }
   Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
     return ask(query_stacks, filter, from, to);
   }

@@ -25,6 +25,11 @@ class UnwillingStore final : public store::ProfileStore {
                                               std::uint64_t) override {
     return nothing();
   }
+  Expected<std::vector<store::Total>> totals(std::string_view, const store::Filter&, std::uint64_t,
+                                             std::uint64_t) override {
+    return nothing();
+  }
+  Expected<store::Times> times() override { return nothing(); }
   Expected<store::Stacks> stacks(const store::Filter&, std::uint64_t, std::uint64_t) override { return nothing(); }
   Expected<store::Frames> frames(std::span<const std::uint64_t>) override { return nothing(); }
 

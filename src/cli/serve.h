@@ -1,0 +1,20 @@
+// A store, or files, for browsers: several people choose what they see of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace windlass::cli {
+
+struct ServeArguments {
+  std::vector<std::string> files;
+  std::string address = "127.0.0.1";  // in digits
+  std::uint16_t port = 7433;
+  std::string token_file{};
+};
+
+// Serves until Ctrl-C. Returns the exit status; says on stderr what failed. The static file has none of it.
+[[nodiscard]] int serve(const ServeArguments& arguments);
+
+}  // namespace windlass::cli

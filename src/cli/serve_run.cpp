@@ -1,0 +1,116 @@
+// windlass serve: its store, its token and its server.
+#include "cli/serve.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/errors.h"
+#include "cli/http_server.h"
+#include "cli/say.h"
+#include "cli/serve_files.h"
+#include "cli/serve_service.h"
+#include "cli/stop_signals.h"
+#include "cli/store_range.h"
+#include "os/descriptor.h"
+#include "profiler/store/open_store.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr std::size_t kMostQueries = 8, kMostAnswer = std::size_t{64} << 20;
+constexpr auto kPatience = std::chrono::seconds(30);
+
+// Nothing: says why not.
+std::optional<std::string> read_token(const std::string& path) {
+  const os::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat facts {};
+  std::array<char, 512> bytes{};
+  const ssize_t got = !file || fstat(file.get(), &facts) != 0 ? -1 : ::read(file.get(), bytes.data(), bytes.size());
+  if (got < 0) {
+    say_error(path, {ErrorCode::kSystem, "the token cannot be read", 0, static_cast<std::uint64_t>(errno)});
+    return std::nullopt;
+  }
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    say("windlass: others may read {0}. Way out: chmod 600 {0}\n", path);
+    return std::nullopt;
+  }
+  std::string token(bytes.data(), static_cast<std::size_t>(got));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  if (is_good_token(token)) return token;
+  say("windlass: {0} has no token of 16 to 256 letters, digits, - and _. Way out: openssl rand -hex 16 > {0}\n", path);
+  return std::nullopt;
+}
+
+// As the user names it; the store of `files` otherwise.
+ServedStore served_store(const ServeArguments& arguments, const std::optional<ServedFiles>& files) {
+  if (!files) return {.path = arguments.files.front(), .name = arguments.files.front(), .is_own = true};
+  const std::size_t count = arguments.files.size();
+  return {.path = files->store(),
+          .name = count == 1 ? arguments.files.front() : std::to_string(count) + " files",
+          .is_own = false};
+}
+
+int run_server(const ServedStore& store, const std::string& token, const ServeArguments& arguments) {
+  StopSignals signals;
+  const auto server = HttpServer::listen(arguments.address, arguments.port);
+  const bool is_six = arguments.address.find(':') != std::string::npos;
+  const std::string address = is_six ? "[" + arguments.address + "]" : arguments.address;
+  if (!server) {
+    const bool is_wrong = server.error().code == ErrorCode::kMalformed;
+    say_error(address + ":" + std::to_string(arguments.port), server.error(),
+              is_wrong ? "an address in digits" : "another --listen; port 0: one that is free");
+    return is_wrong ? kUsage : kRefused;
+  }
+  const ServeService service(store, token, server->port());
+  say("windlass: {} is served until Ctrl-C at http://{}:{}/\n", store.name, address, server->port());
+  if (!token.empty()) say("  once in each browser: with ?token= and the text of {} behind it\n", arguments.token_file);
+  const auto served = server->run(
+      {.may_connect = [](int) { return true; },
+       .reply = [&](const HttpRequest& request) { return service.reply(request); },
+       .worked_out = ServeService::worked_out,
+       .most_at_once = kMostQueries,
+       .limits = {.patience = kPatience, .most_bytes = kMostAnswer, .way_out = " Way out: a shorter range of time"}},
+      signals.descriptor());
+  if (served) return kDone;
+  say_error(store.name, served.error());
+  return kRefused;
+}
+
+}  // namespace
+
+int serve(const ServeArguments& arguments) {
+  std::string token;
+  if (!arguments.token_file.empty()) {
+    auto read = read_token(arguments.token_file);
+    if (!read) return kRefused;
+    token = std::move(*read);
+  } else if (arguments.address != "127.0.0.1") {
+    say("windlass: other users can reach {}, so a token is needed. Way out: --token-file FILE\n", arguments.address);
+    return kUsage;
+  }
+  const bool is_one_store = arguments.files.size() == 1 && store_file(arguments.files.front()) &&
+                            store_file(arguments.files.front())->range.empty();
+  std::optional<ServedFiles> files;
+  int status = kDone;
+  if (is_one_store) {
+    const auto store = store::open_store(arguments.files.front());
+    if (!store) {
+      say_error(arguments.files.front(), store.error());
+      return store.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
+    }
+  } else {
+    auto read = ServedFiles::read(arguments.files, status);
+    if (!read) return status;
+    files.emplace(std::move(*read));
+  }
+  return run_server(served_store(arguments, files), token, arguments);
+}
+
+}  // namespace windlass::cli
