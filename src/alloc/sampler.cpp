@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "alloc/next.h"
+#include "alloc/own_stack.h"
 #include "alloc/stacks.h"
 #include "base/monotonic.h"
 #include "windlass/backtrace.h"
@@ -109,10 +110,16 @@ bool is_own(std::uint64_t pc) {
   return pc - begin < reinterpret_cast<std::uint64_t>(&etext) - begin;
 }
 
-void count_sample(void* block, Weight weight) {
+struct Sample {
+  void* block;
+  Weight weight;
+  Registers registers;
+};
+
+[[gnu::noinline]] void count_sample(const Sample& sample) {
   std::uint64_t pcs[kMaxFrames];
   WalkEnd end = WalkEnd::kComplete;
-  const std::size_t all = backtrace_from(capture_registers(), pcs, kMaxFrames, &end);
+  const std::size_t all = backtrace_from(sample.registers, pcs, kMaxFrames, &end);
   std::size_t depth = 0;
   for (std::size_t i = 0; i < all; ++i)
     if (!is_own(pcs[i])) pcs[depth++] = pcs[i];
@@ -122,12 +129,23 @@ void count_sample(void* block, Weight weight) {
     stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  const Weight weight = sample.weight;
   Sums& sums = stacks.record(place).allocated;
   sums.count.fetch_add(weight.count, std::memory_order_relaxed);
   sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
-  if (blocks.add(block, place, weight)) return;
+  if (blocks.add(sample.block, place, weight)) return;
   stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
   count_freed(place, weight);
+}
+
+[[gnu::noinline]] void take_sample(void* block, Weight weight) {
+  Sample sample{block, weight, capture_registers()};
+  const auto count = [](void* at) { count_sample(*static_cast<const Sample*>(at)); };
+  if (has_room_for_walk()) {
+    count(&sample);
+  } else if (!call_on_own_stack(count, &sample)) {
+    stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace
@@ -142,10 +160,10 @@ void look_closer(void* block, std::size_t size) {
     thread.left = 0;
   } else if (const std::uint64_t period = stacks.header().period; period <= 1) {
     thread.left = -1;
-    count_sample(block, {1, size});
+    take_sample(block, {1, size});
   } else if (thread.left < 0) {
     thread.left = next_distance(thread.random, period);
-    count_sample(block, weight_of(size, period, thread.random));
+    take_sample(block, weight_of(size, period, thread.random));
   }
   errno = error;
 }

@@ -106,9 +106,9 @@ class Allocations : public testing::Test {
   }
 
   // Each function has what the program says, within five standard deviations, which are none with a period of 1.
-  void expect_known(const Profile& profile, double period) {
+  void expect_known(const Profile& profile, double period, std::size_t functions = 13) {
     const auto known = known_in(output_);
-    ASSERT_EQ(known.size(), 13u) << output_;
+    ASSERT_EQ(known.size(), functions) << output_;
     for (const auto& [function, blocks] : known) {
       SCOPED_TRACE(function);
       for (const auto& [event, number] :
@@ -202,6 +202,12 @@ TEST_F(Allocations, BesideWaits) {
     if (sample.event == 1 && has_frame(profile, sample, "wait_sleep")) waited += static_cast<double>(sample.value);
   EXPECT_GT(waited, 10 * 7e6);
   EXPECT_GE(sums_of(profile, "alloc_space", "main").count, 2) << "the stacks of two threads, at least";
+}
+
+// Of the smallest thread, of a signal handler, and of a coroutine with 8 KiB.
+TEST_F(Allocations, OnStacksThatAreNearlyUsedUp) {
+  expect_known(record("--alloc=1", WINDLASS_SMALL_STACKS " 300"), 1, 3);
+  expect_known(record("--alloc=512", WINDLASS_SMALL_STACKS " 5000"), 512, 3);
 }
 
 TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
