@@ -83,7 +83,8 @@ WINDLASS_EXPORTED void* realloc(void* block, std::size_t size) noexcept {
   const bool sampled = block != nullptr && blocks.take(block, record, weight);
   void* const moved = next(block, size);
   // The old block lives on where there is no room for the new one.
-  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, weight))) count_freed(record, weight);
+  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, weight)))
+    count_freed(block, record, weight);
   allocated(moved, size);
   return moved;
 }

@@ -168,7 +168,7 @@ void register_agent(CLI::App& app, int& status) {
       ->type_name("HZ");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   add_event_options(*command, arguments->events);
-  (void)add_target_options(*command, arguments->recorder, "a command to run, with its arguments");
+  add_target_options(*command, arguments->recorder, "a command to run, with its arguments");
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
   command->callback([arguments, &status] { status = agent(*arguments); });

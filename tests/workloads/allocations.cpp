@@ -1,7 +1,7 @@
 // Allocates known numbers of blocks of known sizes in known functions, and prints what a profile must have of each:
 //   FUNCTION SIZE ALLOCATED IN_USE
-// A line for each size. Usage: allocations [ROUNDS [SECONDS]], which it
-// then lives on
+// A line for each size. Usage: allocations [ROUNDS [SECONDS [FILE]]]
+// It lives on for SECONDS, and begins when there is a FILE.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -138,6 +138,7 @@ using Plugin = void (*)(unsigned long);
 int main(int argc, char** argv) {
   if (argc > 1) rounds = std::strtoul(argv[1], nullptr, 10);
   const unsigned long n = rounds;
+  while (argc > 3 && access(argv[3], F_OK) != 0) usleep(20'000);
   known_malloc();
   expect("known_malloc", 100, n);
   expect("known_malloc", 1000, n, n);

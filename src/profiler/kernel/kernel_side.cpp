@@ -15,9 +15,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "base/mapped_file.h"
 #include "base/monotonic.h"
-#include "formats/image/elf.h"
 #include "lookup/table/arena.h"
 #include "os/descriptor.h"
 #include "profiler/doctor/kernel_errors.h"
@@ -31,7 +29,7 @@
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
 #include "profiler/kernel/program_types.h"
-#include "profiler/kernel/usdt_notes.h"
+#include "profiler/kernel/user_probes.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 #include "windlass_interpreter_layout.h"
@@ -134,44 +132,6 @@ perf_event_attr counter(const EventSpec& event) {
   attr.config = event.config;
   attr.sample_period = event.period;
   return attr;
-}
-
-bpf_link* attach_tracepoint(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
-  bpf_tracepoint_opts how{};
-  how.sz = sizeof how;
-  how.bpf_cookie = number;
-  return bpf_program__attach_tracepoint_opts(&program, event.category.c_str(), event.point.c_str(), &how);
-}
-
-// In every process that runs the file.
-bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
-  bpf_uprobe_opts how{};
-  how.sz = sizeof how;
-  how.bpf_cookie = number;
-  how.retprobe = event.returns;
-  how.func_name = event.function.c_str();
-  return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
-}
-
-// A static probe may be at several places. A kernel that does not know semaphores (before 4.20) refuses them.
-std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
-                                             std::vector<bpf_link*>& links) {
-  const auto file = MappedFile::open(event.file);
-  if (!file) return std::unexpected(ENOENT);
-  const auto image = image::ElfImage::parse(file->bytes());
-  if (!image) return std::unexpected(ENOENT);
-  const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
-  if (probes.empty()) return std::unexpected(ENOENT);
-  for (const StaticProbe& probe : probes) {
-    bpf_uprobe_opts how{};
-    how.sz = sizeof how;
-    how.bpf_cookie = number;
-    how.ref_ctr_offset = probe.semaphore;
-    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
-    if (link == nullptr) return std::unexpected(errno);
-    links.push_back(link);
-  }
-  return {};
 }
 
 // The loaded programs and their maps; what each part of them is for has a class of its own.
@@ -281,6 +241,11 @@ std::expected<void, SystemError> KernelSideImpl::start() {
         return started;
       }
     }
+    if (last || !options_.allocations) continue;
+    if (const auto attached = attach_allocations(*skeleton_, *options_.allocations, event_links_); !attached) {
+      stop();
+      return std::unexpected(explain_allocation_error(attached.error()));
+    }
   }
   return {};
 }
@@ -380,7 +345,7 @@ void KernelSideImpl::size_maps() {
   // what the program of waits does. An interrupt may wake a thread while a counter of the kernel's is at work.
   const bool waits = wait_event() != nullptr, wakers = walked_wakers() != WL_WAKERS_NONE;
   const bool interrupts = std::ranges::any_of(options_.events, [&](const EventSpec& event) {
-    return event.kind == EventKind::kProbe || (event.kind == EventKind::kTracepoint && waits) ||
+    return event.kind == EventKind::kProbe || options_.allocations || (event.kind == EventKind::kTracepoint && waits) ||
            (event.kind == EventKind::kCounter && (wakers || event.type == PERF_TYPE_HARDWARE));
   });
   data.wl_can_be_interrupted = interrupts ? 1 : 0;
@@ -389,6 +354,8 @@ void KernelSideImpl::size_maps() {
   std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
   data.wl_pidns_ino = options_.pid_namespace;
+  prepare_allocations(*skeleton_, options_.allocations ? &*options_.allocations : nullptr, options_.allocation_period,
+                      options_.allocation_event);
 }
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
@@ -520,7 +487,7 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
                   : bpf_map_lookup_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr);
     if (error != 0 && error != -ENOENT) break;  // ENOENT: these were the last
     for (__u32 i = 0; i < size; ++i)
-      if (values[i].count != 0) handler(keys[i], values[i]);
+      if (values[i].count != 0 || values[i].value != 0) handler(keys[i], values[i]);
   }
   if (clear) return;
   for_each_waiting([&](const SampleSource::Waiting& wait) {
@@ -575,11 +542,13 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.short_waits += one.short_waits;
     sum.lost_waits += one.lost_waits;
     sum.lost_times += one.lost_times;
+    sum.unfollowed += one.unfollowed;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   const auto& programs = skeleton_->progs;
-  for (const bpf_program* program : {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking,
-                                     programs.windlass_tracepoint, programs.windlass_probe}) {
+  for (const bpf_program* program :
+       {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking, programs.windlass_tracepoint,
+        programs.windlass_probe, programs.windlass_allocation, programs.windlass_free}) {
     bpf_prog_info info{};
     std::uint32_t size = sizeof info;
     if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)

@@ -1,0 +1,117 @@
+#include "profiler/kernel/user_probes.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <numbers>
+
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "profiler/kernel/usdt_notes.h"
+#include "windlass_filter_layout.h"
+#include "windlass_types.h"
+// After the types of its variables.
+#include "windlass.skel.h"
+
+namespace windlass::profiler {
+namespace {
+
+// x / (1 - exp(-x)) as 8.24.
+__u32 weight_at(unsigned step) {
+  const double x = static_cast<double>(step) / WL_WEIGHT_STEPS;
+  return static_cast<__u32>(std::lround((step == 0 ? 1 : x / -std::expm1(-x)) * (1 << 24)));
+}
+
+}  // namespace
+
+bpf_link* attach_tracepoint(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
+  bpf_tracepoint_opts how{};
+  how.sz = sizeof how;
+  how.bpf_cookie = number;
+  return bpf_program__attach_tracepoint_opts(&program, event.category.c_str(), event.point.c_str(), &how);
+}
+
+bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number) {
+  bpf_uprobe_opts how{};
+  how.sz = sizeof how;
+  how.bpf_cookie = number;
+  how.retprobe = event.returns;
+  how.func_name = event.function.c_str();
+  return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);
+}
+
+std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
+                                             std::vector<bpf_link*>& links) {
+  const auto file = MappedFile::open(event.file);
+  if (!file) return std::unexpected(ENOENT);
+  const auto image = image::ElfImage::parse(file->bytes());
+  if (!image) return std::unexpected(ENOENT);
+  const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
+  if (probes.empty()) return std::unexpected(ENOENT);
+  for (const StaticProbe& probe : probes) {
+    bpf_uprobe_opts how{};
+    how.sz = sizeof how;
+    how.bpf_cookie = number;
+    how.ref_ctr_offset = probe.semaphore;
+    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
+    if (link == nullptr) return std::unexpected(errno);
+    links.push_back(link);
+  }
+  return {};
+}
+
+void prepare_allocations(windlass_bpf& skeleton, const AllocationProbes* probes, std::uint64_t period,
+                         std::uint16_t event) {
+  bpf_program__set_autoload(skeleton.progs.windlass_allocation, probes != nullptr);
+  bpf_program__set_autoload(skeleton.progs.windlass_free, probes != nullptr && probes->follows_blocks());
+  if (probes == nullptr) return;
+  bpf_map__set_max_entries(skeleton.maps.allocation_places, static_cast<__u32>(probes->probes.size()));
+  bpf_map__set_max_entries(skeleton.maps.allocators,
+                           static_cast<__u32>(std::max<std::size_t>(probes->functions.size(), 1)));
+  if (probes->follows_blocks()) bpf_map__set_max_entries(skeleton.maps.sampled_blocks, WL_MAX_SAMPLED_BLOCKS);
+  auto& data = *skeleton.rodata;
+  period = std::clamp<std::uint64_t>(period, 1, WL_MAX_ALLOCATION_PERIOD);
+  data.wl_allocation_event = event;
+  data.wl_allocation_period = period;
+  // -log2(u) as 8.24, times ln(2) * period, with 31 bits of that.
+  const double mean = std::numbers::ln2 * static_cast<double>(period);
+  const int shift = 31 - static_cast<int>(std::bit_width(period));
+  data.wl_distance_factor = static_cast<__u64>(std::llround(std::ldexp(mean, shift)));
+  data.wl_distance_shift = static_cast<__u64>(24 + shift);
+  for (unsigned step = 0; step < WL_WEIGHTS; ++step) data.wl_allocation_weights[step] = weight_at(step);
+}
+
+// Who listens to frees first sees each block of a sample go.
+std::expected<void, int> attach_allocations(const windlass_bpf& skeleton, const AllocationProbes& probes,
+                                            std::vector<bpf_link*>& links) {
+  const auto fill = [](const bpf_map* map, std::uint32_t number, const void* value) {
+    return bpf_map_update_elem(bpf_map__fd(map), &number, value, BPF_ANY);
+  };
+  for (std::uint32_t i = 0; i < probes.functions.size(); ++i)
+    if (const int error = fill(skeleton.maps.allocators, i, &probes.functions[i]); error != 0)
+      return std::unexpected(-error);
+  for (std::uint32_t i = 0; i < probes.probes.size(); ++i)
+    if (const int error = fill(skeleton.maps.allocation_places, i, &probes.probes[i].place); error != 0)
+      return std::unexpected(-error);
+  for (const bool frees : {true, false})
+    for (std::uint32_t i = 0; i < probes.probes.size(); ++i) {
+      const AllocationProbe& probe = probes.probes[i];
+      if ((probe.place.kind == WL_ALLOCATION_FREE) != frees) continue;
+      bpf_uprobe_opts how{};
+      how.sz = sizeof how;
+      how.bpf_cookie = i;
+      how.ref_ctr_offset = probe.semaphore;
+      const bpf_program* program = frees ? skeleton.progs.windlass_free : skeleton.progs.windlass_allocation;
+      bpf_link* link = bpf_program__attach_uprobe_opts(program, static_cast<pid_t>(probe.tgid), probe.file.c_str(),
+                                                       probe.offset, &how);
+      if (link == nullptr) return std::unexpected(errno);
+      links.push_back(link);
+    }
+  return {};
+}
+
+}  // namespace windlass::profiler
