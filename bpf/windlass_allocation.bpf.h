@@ -139,6 +139,17 @@ WL_INLINE void wl_add_to_count(const struct wl_stack_key* key, __u64 count, __u6
   __sync_fetch_and_add(&sum->value, bytes);
 }
 
+/* Takes the block out of those in use. 0 if it is none of them. */
+WL_GLOBAL int wl_end_block(__u64 address, __u32 tgid) {
+  struct wl_block_key key = {.address = address, .tgid = tgid};
+  const struct wl_block* found = bpf_map_lookup_elem(&sampled_blocks, &key);
+  if (!found) return 0;
+  struct wl_block block = *found;
+  if (bpf_map_delete_elem(&sampled_blocks, &key)) return 0;
+  wl_add_to_count(&block.key, -block.count, -block.bytes);
+  return 1;
+}
+
 SEC("kprobe")
 int windlass_allocation(struct pt_regs* ctx) {
   __u32 number = bpf_get_attach_cookie(ctx);
@@ -157,6 +168,7 @@ int windlass_allocation(struct pt_regs* ctx) {
   wl_add_to_count(&block.key, block.count, block.bytes);
   if (!key.address) return 0;
   key.tgid = block.key.tgid;
+  wl_end_block(key.address, key.tgid); /* Its free was not seen. */
   block.key.hash ^= WL_IN_USE_BIT;
   if (bpf_map_update_elem(&sampled_blocks, &key, &block, BPF_ANY))
     __sync_fetch_and_add(&sample.st->unfollowed, 1); /* counts as freed at once */
@@ -169,13 +181,7 @@ SEC("kprobe")
 int windlass_free(struct pt_regs* ctx) {
   __u32 number = bpf_get_attach_cookie(ctx);
   const struct wl_allocation_place* place = bpf_map_lookup_elem(&allocation_places, &number);
-  if (!place) return 0;
-  struct wl_block_key key = {.address = wl_operand_value(ctx, &place->block), .tgid = wl_current_ids() >> 32};
-  const struct wl_block* found = bpf_map_lookup_elem(&sampled_blocks, &key);
-  if (!found) return 0;
-  struct wl_block block = *found;
-  if (bpf_map_delete_elem(&sampled_blocks, &key)) return 0;
-  wl_add_to_count(&block.key, -block.count, -block.bytes);
+  if (place) wl_end_block(wl_operand_value(ctx, &place->block), wl_current_ids() >> 32);
   return 0;
 }
 

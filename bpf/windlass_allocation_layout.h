@@ -8,7 +8,6 @@
 #include "windlass_event_layout.h"
 #include "windlass_types.h"
 
-#define WL_MAX_ALLOCATION_PLACES 256u
 #define WL_MAX_ALLOCATORS 32u            /* functions of a file that allocate */
 #define WL_MAX_SAMPLED_BLOCKS (1u << 20) /* that live */
 

@@ -113,7 +113,7 @@ class Allocations : public testing::Test {
     std::filesystem::remove(gate);
     output_ =
         run(fmt::format("{0} {1} {2} 0 {3} & program=$!; {4} record {5} -o {6} -p $program >{7} 2>&1 & recorder=$!; "
-                        "for i in $(seq 600); do grep -q samples {7} && break; kill -0 $recorder || break; sleep 0.1; "
+                        "for i in $(seq 600); do grep -q complete {7} && break; kill -0 $recorder || break; sleep 0.1; "
                         "done; touch {3}; wait; cat {7}",
                         environment, WINDLASS_ALLOCATIONS, rounds, gate, WINDLASS_COMMAND, options, path, log))
             .output;

@@ -1,4 +1,5 @@
-/* Allocates without a loader that could preload anything. Usage: allocations_static [SECONDS], which it then lives on */
+/* Allocates without a loader that could preload anything. Usage: allocations_static [SECONDS], which it then lives on
+ */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -230,7 +230,8 @@ bool add_function_probes(const std::string& path, std::uint32_t tgid, Allocation
   return to.probes.size() != first_probe;
 }
 
-std::expected<AllocationProbes, SystemError> find_allocation_probes(std::span<const std::uint32_t> processes) {
+std::expected<AllocationProbes, SystemError> find_allocation_probes(std::span<const std::uint32_t> processes,
+                                                                    std::span<const std::uint32_t> children) {
   AllocationProbes found;
   for (const std::uint32_t tgid : processes)
     if (!add_process(tgid, found))
@@ -239,6 +240,8 @@ std::expected<AllocationProbes, SystemError> find_allocation_probes(std::span<co
                                   "{}, or a function malloc. Way out: record --alloc -- COMMAND",
                                   tgid, kProvider),
                       ENOENT, RefusalKind::kMissing});
+  for (const std::uint32_t tgid : children)
+    if (std::ranges::find(processes, tgid) == processes.end()) (void)add_process(tgid, found);
   return found;
 }
 

@@ -31,9 +31,9 @@ struct AllocationProbes {
   [[nodiscard]] bool follows_blocks() const;
 };
 
-// An error: of a process without either.
+// An error: of one of `processes` that has neither. One of `children` is left out then.
 [[nodiscard]] std::expected<AllocationProbes, SystemError> find_allocation_probes(
-    std::span<const std::uint32_t> processes);
+    std::span<const std::uint32_t> processes, std::span<const std::uint32_t> children = {});
 
 // What one file has, for the tests: with `path` as the file of all probes. False if that is nothing.
 [[nodiscard]] bool add_sampler_probes(const std::string& path, std::uint32_t tgid, AllocationProbes& to);

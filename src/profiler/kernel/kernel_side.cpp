@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <unordered_set>
 
 #include "base/monotonic.h"
@@ -288,7 +289,8 @@ void KernelSideImpl::stop() {
   for (bpf_link* link : wait_links_) bpf_link__destroy(link);
   wait_links_.clear();
   if (stopped_ == 0) stopped_ = monotonic_ns();
-  for (bpf_link* link : event_links_) bpf_link__destroy(link);
+  // The last one first: frees are seen for longer than allocations.
+  for (bpf_link* link : std::views::reverse(event_links_)) bpf_link__destroy(link);
   event_links_.clear();
 }
 

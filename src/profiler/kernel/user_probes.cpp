@@ -92,11 +92,13 @@ std::expected<void, int> attach_allocations(const windlass_bpf& skeleton, const 
     return bpf_map_update_elem(bpf_map__fd(map), &number, value, BPF_ANY);
   };
   for (std::uint32_t i = 0; i < probes.functions.size(); ++i)
-    if (const int error = fill(skeleton.maps.allocators, i, &probes.functions[i]); error != 0)
-      return std::unexpected(-error);
+    if (const int failed = fill(skeleton.maps.allocators, i, &probes.functions[i]); failed != 0)
+      return std::unexpected(-failed);
   for (std::uint32_t i = 0; i < probes.probes.size(); ++i)
-    if (const int error = fill(skeleton.maps.allocation_places, i, &probes.probes[i].place); error != 0)
-      return std::unexpected(-error);
+    if (const int failed = fill(skeleton.maps.allocation_places, i, &probes.probes[i].place); failed != 0)
+      return std::unexpected(-failed);
+  const std::size_t before = links.size();
+  int error = 0;
   for (const bool frees : {true, false})
     for (std::uint32_t i = 0; i < probes.probes.size(); ++i) {
       const AllocationProbe& probe = probes.probes[i];
@@ -108,9 +110,14 @@ std::expected<void, int> attach_allocations(const windlass_bpf& skeleton, const 
       const bpf_program* program = frees ? skeleton.progs.windlass_free : skeleton.progs.windlass_allocation;
       bpf_link* link = bpf_program__attach_uprobe_opts(program, static_cast<pid_t>(probe.tgid), probe.file.c_str(),
                                                        probe.offset, &how);
-      if (link == nullptr) return std::unexpected(errno);
-      links.push_back(link);
+      if (link != nullptr) {
+        links.push_back(link);
+        continue;
+      }
+      error = errno;  // a process may have ended meanwhile
+      if (error != ESRCH && error != ENOENT) return std::unexpected(error);
     }
+  if (links.size() == before && error != 0) return std::unexpected(error);
   return {};
 }
 

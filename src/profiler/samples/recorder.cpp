@@ -93,8 +93,8 @@ std::expected<void, SystemError> Recorder::open_allocations() {
 // Of processes that run already: they are probed from outside.
 std::expected<void, SystemError> Recorder::find_allocators() {
   if (!options_.alloc || !options_.command.empty()) return {};
-  const auto targets = targets_.chosen();
-  auto found = find_allocation_probes(targets);
+  const auto all = targets_.chosen();
+  auto found = find_allocation_probes(options_.targets, all);
   if (!found) return std::unexpected(std::move(found.error()));
   remarks_.insert(remarks_.end(), found->remarks.begin(), found->remarks.end());
   if (!found->follows_blocks())
