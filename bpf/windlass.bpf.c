@@ -441,5 +441,6 @@ int windlass_probe(struct pt_regs* ctx) {
   return 0;
 }
 
+#include "windlass_allocation.bpf.h"
 #include "windlass_wait.bpf.h"
 #include "windlass_waker.bpf.h"

@@ -31,6 +31,7 @@ struct wl_cpu_stats {
   __u64 short_waits; /* shorter than asked for */
   __u64 lost_waits;  /* without room for them */
   __u64 lost_times;  /* without room for their wl_time_event */
+  __u64 unfollowed;  /* sampled blocks without room for their wl_block */
   __u64 ends[WL_END_COUNT];
 };
 

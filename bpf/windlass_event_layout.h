@@ -42,6 +42,7 @@ enum wl_wait_reason {
   WL_WAIT_OTHER = 4,     /* In a system call of another machine's numbers. */
   WL_WAIT_STOPPED = 5,   /* By a signal, a debugger or the freezer of cgroups. */
   WL_WAIT_ENDED = 6,     /* Not at all: the stack is of a thread that ends another one's wait, and counts nothing. */
+  WL_NO_WAIT = 7,        /* For nothing. As of a wait, the counts alone say how much the sample stands for. */
   WL_WAIT_SYSCALL = 16,  /* And above: in the system call of this number, behind 16. */
 };
 

@@ -6,6 +6,7 @@
 #ifndef WINDLASS_MAPS_H
 #define WINDLASS_MAPS_H
 
+#include "windlass_allocation_layout.h"
 #include "windlass_bpf_state.h"
 #include "windlass_memo_entry.h"
 #include "windlass_unwind.h"
@@ -82,6 +83,41 @@ struct {
   __type(key, __u32);
   __type(value, struct wl_wait);
 } waits SEC(".maps");
+
+/* By the cookie of the probe there. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_allocation_place);
+} allocation_places SEC(".maps");
+
+/* Functions that allocate, those of a file together. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_code_range);
+} allocators SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 1);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct wl_block_key);
+  __type(value, struct wl_block);
+} sampled_blocks SEC(".maps");
+
+struct wl_allocation_state {
+  __s64 left; /* bytes until the next sample */
+  __u64 has_begun;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_allocation_state);
+} allocation_states SEC(".maps");
 
 /* What is used least goes first, and so goes what was learned of processes that are gone. */
 struct {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "alloc/next.h"
+#include "alloc/own_stack.h"
 #include "alloc/sampler.h"
 
 namespace windlass::alloc {
@@ -31,6 +32,7 @@ constinit Next<void*(std::size_t, std::size_t)> next_calloc("calloc"), next_mema
 constinit Next<void*(void*, std::size_t)> next_realloc("realloc");
 constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix_memalign");
 constinit Next<void(void*)> next_free("free");
+constinit Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> next_pthread_create("pthread_create");
 
 }  // namespace
 
@@ -81,7 +83,8 @@ WINDLASS_EXPORTED void* realloc(void* block, std::size_t size) noexcept {
   const bool sampled = block != nullptr && blocks.take(block, record, weight);
   void* const moved = next(block, size);
   // The old block lives on where there is no room for the new one.
-  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, weight))) count_freed(record, weight);
+  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, weight)))
+    count_freed(block, record, weight);
   allocated(moved, size);
   return moved;
 }
@@ -113,3 +116,12 @@ WINDLASS_ALIGNED(memalign)
   }
 WINDLASS_PAGES(valloc)
 WINDLASS_PAGES(pvalloc)
+
+// Threads' stacks may be small.
+WINDLASS_EXPORTED int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                                     void* argument) noexcept {
+  auto* const next = next_pthread_create.get();
+  if (next == nullptr) return EAGAIN;
+  note_thread(attributes);
+  return next(thread, attributes, function, argument);
+}

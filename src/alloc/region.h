@@ -14,7 +14,10 @@
 
 namespace windlass::alloc {
 
-inline constexpr const char* kVariable = "WINDLASS_ALLOC";   // the file's path, in the environment
+inline constexpr const char* kVariable = "WINDLASS_ALLOC";  // the file's path, in the environment
+// Without a recording that started the process: bytes between samples, for whoever listens to the probes (probes.h).
+inline constexpr const char* kPeriodVariable = "WINDLASS_ALLOC_PERIOD";
+inline constexpr std::uint64_t kUsualPeriod = std::uint64_t{512} << 10;
 inline constexpr std::uint64_t kMagic = 0x31636f6c6c616c77;  // "wlalloc1"
 inline constexpr std::size_t kUnit = 8;
 inline constexpr std::size_t kIndexSize = std::size_t{1} << 21;

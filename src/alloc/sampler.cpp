@@ -8,10 +8,17 @@
 #include <cstdlib>
 
 #include "alloc/next.h"
+#include "alloc/own_stack.h"
+#include "alloc/probes.h"
 #include "alloc/stacks.h"
 #include "base/monotonic.h"
 #include "windlass/backtrace.h"
 #include "windlass_ends.h"
+
+extern "C" {
+[[gnu::section(".probes")]] constinit volatile std::uint16_t otel_memory_alloc_semaphore = 0;
+[[gnu::section(".probes")]] constinit volatile std::uint16_t otel_memory_free_semaphore = 0;
+}
 
 namespace windlass::alloc {
 
@@ -31,21 +38,34 @@ struct Process {
 enum class State : std::uint8_t { kClosed, kOpening, kOpen, kRefused };
 constinit std::atomic<State> state = State::kClosed;
 constinit Process* process = nullptr;
+// Without a recording that started the process, all of this is for listeners to the probes.
+constinit bool is_recorded = false;
+constinit std::uint64_t period = kUsualPeriod;
+
+// As many blocks as a heap of 2 GiB has of the smallest ones, or of samples many more than such a heap has.
+bool open_blocks() { return blocks.open(std::size_t{1} << (period <= 1 ? 26 : 20), period <= 1); }
+
+std::uint64_t period_of_environment() {
+  const char* const text = std::getenv(kPeriodVariable);
+  std::uint64_t number = 0;
+  for (const char* at = text; at != nullptr && *at >= '0' && *at <= '9'; ++at)
+    number = number * 10 + static_cast<std::uint64_t>(*at - '0');
+  return number != 0 ? number : kUsualPeriod;
+}
 
 bool open_all() {
-  const char* const path = std::getenv(kVariable);
-  if (path == nullptr || !stacks.open(path)) return false;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || madvise(memory, page, MADV_WIPEONFORK) != 0) return false;
   process = static_cast<Process*>(memory);
-  // As many as a heap of 2 GiB has of the smallest blocks, or of samples many more than such a heap has.
-  const bool each = stacks.header().period <= 1;
-  (void)blocks.open(std::size_t{1} << (each ? 26 : 20), each);
+  const char* const path = std::getenv(kVariable);
+  is_recorded = path != nullptr && stacks.open(path);
+  period = is_recorded ? stacks.header().period : period_of_environment();
+  if (is_recorded) (void)open_blocks();
   return true;
 }
 
-// Is there a recording? Other threads do without samples while one looks for it.
+// Is there anybody to take samples for? Other threads do without samples while one looks for a recording.
 bool is_open() {
   State now = state.load(std::memory_order_acquire);
   if (now == State::kOpen) [[likely]]
@@ -59,13 +79,18 @@ bool is_open() {
   return now == State::kOpen;
 }
 
+std::uint32_t next_process_number() {
+  static constinit std::atomic<std::uint32_t> last = 0;  // a child has its parent's
+  return (is_recorded ? stacks.header().processes : last).fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 // The address space's number; 0 while another thread gets one.
 std::uint32_t process_number() {
   std::uint32_t number = process->number.load(std::memory_order_acquire);
   constexpr std::uint32_t kBusy = ~std::uint32_t{0};
   if (number == 0 && process->number.compare_exchange_strong(number, kBusy, std::memory_order_acquire)) {
     process->tgid = static_cast<std::uint32_t>(getpid());
-    number = stacks.header().processes.fetch_add(1, std::memory_order_relaxed) + 1;
+    number = next_process_number();
     process->number.store(number, std::memory_order_release);
   }
   return number == kBusy ? 0 : number;
@@ -81,7 +106,7 @@ bool begin_thread() {
   thread.tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
   thread.random = (monotonic_ns() ^ std::uint64_t{thread.tid} << 40) * 0x9e3779b97f4a7c15ull | 1;
   for (int i = 0; i < 4; ++i) (void)next_random(thread.random);
-  if (is_new && stacks.header().period > 1) thread.left += next_distance(thread.random, stacks.header().period);
+  if (is_new && period > 1) thread.left += next_distance(thread.random, period);
   return true;
 }
 
@@ -109,10 +134,22 @@ bool is_own(std::uint64_t pc) {
   return pc - begin < reinterpret_cast<std::uint64_t>(&etext) - begin;
 }
 
-void count_sample(void* block, Weight weight) {
+void add_freed(std::uint32_t record, Weight weight) {
+  Sums& sums = stacks.record(record).freed;
+  sums.count.fetch_add(weight.count, std::memory_order_relaxed);
+  sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
+}
+
+struct Sample {
+  void* block;
+  Weight weight;
+  Registers registers;
+};
+
+[[gnu::noinline]] void count_sample(const Sample& sample) {
   std::uint64_t pcs[kMaxFrames];
   WalkEnd end = WalkEnd::kComplete;
-  const std::size_t all = backtrace_from(capture_registers(), pcs, kMaxFrames, &end);
+  const std::size_t all = backtrace_from(sample.registers, pcs, kMaxFrames, &end);
   std::size_t depth = 0;
   for (std::size_t i = 0; i < all; ++i)
     if (!is_own(pcs[i])) pcs[depth++] = pcs[i];
@@ -122,12 +159,42 @@ void count_sample(void* block, Weight weight) {
     stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  const Weight weight = sample.weight;
   Sums& sums = stacks.record(place).allocated;
   sums.count.fetch_add(weight.count, std::memory_order_relaxed);
   sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
-  if (blocks.add(block, place, weight)) return;
+  if (blocks.add(sample.block, place, weight)) return;
   stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
-  count_freed(place, weight);
+  add_freed(place, weight);
+}
+
+void record_sample(void* block, Weight weight) {
+  Sample sample{block, weight, capture_registers()};
+  const auto count = [](void* at) { count_sample(*static_cast<const Sample*>(at)); };
+  if (has_room_for_walk()) {
+    count(&sample);
+  } else if (!call_on_own_stack(count, &sample)) {
+    stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+// The block of a sample for listeners alone. Nobody listens in most processes: they get no room for blocks.
+void follow_unrecorded(void* block, Weight weight) {
+  static constinit std::atomic<State> room = State::kClosed;
+  State now = room.load(std::memory_order_acquire);
+  if (now == State::kClosed && room.compare_exchange_strong(now, State::kOpening, std::memory_order_acquire)) {
+    now = open_blocks() ? State::kOpen : State::kRefused;
+    room.store(now, std::memory_order_release);
+  }
+  if (now == State::kOpen) (void)blocks.add(block, 0, weight);
+}
+
+// The probe is on the stack of the allocation, which listeners walk.
+[[gnu::noinline]] void take_sample(void* block, std::size_t size, Weight weight) {
+  if (is_recorded) record_sample(block, weight);
+  if (!sampling_is_listened_to()) return;
+  if (!is_recorded) follow_unrecorded(block, weight);
+  tell_allocated(block, size, weight.bytes);
 }
 
 }  // namespace
@@ -140,20 +207,19 @@ void look_closer(void* block, std::size_t size) {
     thread.left = INT64_MAX;
   } else if (!is_open() || !begin_thread()) {
     thread.left = 0;
-  } else if (const std::uint64_t period = stacks.header().period; period <= 1) {
+  } else if (period <= 1) {
     thread.left = -1;
-    count_sample(block, {1, size});
+    take_sample(block, size, {1, size});
   } else if (thread.left < 0) {
     thread.left = next_distance(thread.random, period);
-    count_sample(block, weight_of(size, period, thread.random));
+    take_sample(block, size, weight_of(size, period, thread.random));
   }
   errno = error;
 }
 
-void count_freed(std::uint32_t record, Weight weight) {
-  Sums& sums = stacks.record(record).freed;
-  sums.count.fetch_add(weight.count, std::memory_order_relaxed);
-  sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
+void count_freed(const void* block, std::uint32_t record, Weight weight) {
+  if (record != 0) add_freed(record, weight);
+  tell_freed(block);
 }
 
 }  // namespace windlass::alloc

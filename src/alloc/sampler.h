@@ -22,7 +22,7 @@ extern constinit thread_local Thread thread [[gnu::tls_model("initial-exec"), gn
 extern constinit Blocks blocks;
 
 [[gnu::noinline]] void look_closer(void* block, std::size_t size);
-[[gnu::noinline]] void count_freed(std::uint32_t record, Weight weight);
+[[gnu::noinline]] void count_freed(const void* block, std::uint32_t record, Weight weight);
 
 inline void allocated(void* block, std::size_t size) {
   if (block == nullptr) return;
@@ -38,7 +38,7 @@ inline void freed(void* block) {
   std::uint32_t record = 0;
   Weight weight{};
   if (block != thread.deleted && blocks.take(block, record, weight)) [[unlikely]]
-    count_freed(record, weight);
+    count_freed(block, record, weight);
 }
 
 // malloc() and free() as this library has them.

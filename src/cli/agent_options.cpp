@@ -134,7 +134,7 @@ void add_agent_options(CLI::App& command, AgentArguments& to) {
       ->type_name("HZ");
   add_duration(command, "--duration", to.recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   add_event_options(command, to.events);
-  (void)add_target_options(command, to.recorder, "a command to run, with its arguments");
+  add_target_options(command, to.recorder, "a command to run, with its arguments");
   add_filter_options(command, to.recorder.filters);
   add_label_options(command, to.recorder);
 }

@@ -138,6 +138,9 @@ int record(RecordArguments& arguments) {
   if (arguments.open && arguments.output == "-")
     return refuse("--open shows a file, and -o - writes none. Way out: name a file with -o");
   if (is_another_kind(arguments.recorder.command)) return kFoundWrong;
+  const profiler::RecorderOptions& wanted = arguments.recorder;
+  if (wanted.alloc && wanted.command.empty() && wanted.targets.empty())
+    return refuse("--alloc is for a command or some processes. Way out: -- COMMAND, or -p PID");
   auto events = events_of(arguments.events);
   if (!events) return refuse(events.error());
   if (arguments.no_symbols && has_locks(*events))
@@ -226,17 +229,16 @@ void register_record(CLI::App& app, int& status) {
       ->capture_default_str()
       ->type_name("FILE");
   add_event_options(*command, arguments->events);
-  auto* alloc = add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
-                                   "also where the command allocates memory, and what it has not freed; a sample in "
-                                   "so many bytes (512K), or 1: each allocation");
+  add_optional_bytes(*command, "--alloc", arguments->recorder.alloc, kAllocPeriod,
+                     "also where the command or the processes allocate memory, and what they have not "
+                     "freed; a sample in so many bytes (512K), or 1: each allocation");
   add_optional_bytes(*command, "--timeline", arguments->recorder.timeline, kTimelineBytes,
                      "also when each sample was taken, in so much memory (32M), about 7 bytes each; the oldest times "
                      "are given up when it is full");
   add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
-  auto* rest = add_target_options(*command, arguments->recorder,
-                                  "a command to run, with its arguments: profiled from its first instruction to its "
-                                  "end; its exit status becomes record's");
-  alloc->needs(rest);
+  add_target_options(*command, arguments->recorder,
+                     "a command to run, with its arguments: profiled from its first instruction to its "
+                     "end; its exit status becomes record's");
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");

@@ -188,8 +188,8 @@ static void print_details(profiler::Recorder& recorder) {
 static void print_allocations(const profiler::Recorder& recorder) {
   const auto stats = recorder.allocation_stats();
   if (!stats) return;
-  const std::string& command = recorder.options().command.front();
   if (stats->processes == 0) {
+    const std::string& command = recorder.options().command.front();
     const auto obstacle = profiler::preload_obstacle(profiler::find_command(command));
     say("  no allocations: {} did not call libwindlass_alloc.so: {}\n", command,
         obstacle ? obstacle->text : "it may have an allocator of its own, or a loader that preloads nothing");

@@ -100,7 +100,7 @@ void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& 
       ->allow_extra_args(false);
 }
 
-CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command) {
+void add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command) {
   auto* all = command.add_flag("-a,--all")->description("the whole machine (the default)");
   auto* targets = command
                       .add_option("-p,--pid", options.targets,
@@ -115,7 +115,6 @@ CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& op
   targets->excludes(rest);
   command.positionals_at_end();
   command.prefix_command(false);
-  return rest;
 }
 
 void add_label_options(CLI::App& command, profiler::RecorderOptions& options) {

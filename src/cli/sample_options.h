@@ -7,8 +7,8 @@
 
 namespace windlass::cli {
 
-// -a, -p, --children, and COMMAND, which is returned.
-CLI::Option* add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command);
+// -a, -p, --children, and COMMAND.
+void add_target_options(CLI::App& command, profiler::RecorderOptions& options, const char* help_of_command);
 
 // --comm, --uid, --cgroup, --container, --exclude.
 void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& filters);

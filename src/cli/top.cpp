@@ -183,8 +183,7 @@ void register_top(CLI::App& app, int& status) {
       ->check(number_between(1, kMostNumber))
       ->type_name("N");
   add_event_options(*command, arguments->events);
-  (void)add_target_options(*command, arguments->recorder,
-                           "a command to run, with its arguments; its output is not shown");
+  add_target_options(*command, arguments->recorder, "a command to run, with its arguments; its output is not shown");
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
   command->callback([arguments, &status] { status = top(*arguments); });

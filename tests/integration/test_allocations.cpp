@@ -1,129 +1,10 @@
 // `windlass record --alloc` of a program whose allocations are known.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include <fmt/format.h>
-
-#include "profiler/export/pprof.h"
-#include "profiler/profile/profile.h"
-#include "support/privilege.h"
-#include "support/profile_frames.h"
-#include "support/run_command.h"
+#include "integration/known_allocations.h"
 
 namespace windlass::test {
 namespace {
-
-using profile::Profile;
-using profile::Sample;
-
-struct Sums {
-  double count = 0, bytes = 0;
-};
-
-// Blocks of one size.
-struct Blocks {
-  double size = 0, allocated = 0, in_use = 0;
-};
-
-// What the program says, by function.
-std::map<std::string, std::vector<Blocks>> known_in(const std::string& output) {
-  std::map<std::string, std::vector<Blocks>> known;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string function;
-    Blocks blocks;
-    if (line.starts_with("known_") && words >> function >> blocks.size >> blocks.allocated >> blocks.in_use)
-      known[function].push_back(blocks);
-  }
-  return known;
-}
-
-std::uint32_t event_named(const Profile& profile, std::string_view name) {
-  for (std::uint32_t event = 0; event < profile.events.size(); ++event)
-    if (profile.events[event].name == name) return event;
-  ADD_FAILURE() << "no event " << name;
-  return 0;
-}
-
-Sums sums_of(const Profile& profile, std::string_view event, std::string_view function) {
-  const std::uint32_t number = event_named(profile, event);
-  Sums sums;
-  for (const Sample& sample : profile.samples) {
-    if (sample.event != number || !has_frame(profile, sample, function)) continue;
-    sums.count += static_cast<double>(sample.count);
-    sums.bytes += static_cast<double>(sample.value);
-  }
-  return sums;
-}
-
-// What is expected of blocks, and the standard deviations. Of a block that is sampled with chance p, 1/p counts: the
-// variance is (1 - p) / p. Rounding to a whole number adds at most 1/4 where it is a sample.
-struct Expected {
-  Sums mean, deviation;
-};
-Expected expected_of(const std::vector<Blocks>& all, double Blocks::*number, double period) {
-  Expected expected;
-  for (const Blocks& blocks : all) {
-    const double n = blocks.*number, p = period <= 1 ? 1 : 1 - std::exp(-blocks.size / period);
-    expected.mean.count += n;
-    expected.mean.bytes += n * blocks.size;
-    if (period <= 1) continue;
-    expected.deviation.count += n * ((1 - p) / p + p / 4);
-    expected.deviation.bytes += n * (blocks.size * blocks.size * (1 - p) / p + p / 4);
-  }
-  expected.deviation = {std::sqrt(expected.deviation.count), std::sqrt(expected.deviation.bytes)};
-  return expected;
-}
-
-class Allocations : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-    folder_ = testing::TempDir() + fmt::format("windlass-allocations-{}", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  Profile record(const std::string& options, const std::string& command, const std::string& environment = {}) {
-    const std::string path = folder_ + "/p.pb.gz";
-    output_ =
-        run(fmt::format("{} {} record {} -o {} -- {} 2>&1", environment, WINDLASS_COMMAND, options, path, command))
-            .output;
-    auto read = exporter::read_pprof_file(path);
-    EXPECT_TRUE(read.has_value()) << output_;
-    return read ? std::move(*read) : Profile{};
-  }
-
-  // Each function has what the program says, within five standard deviations, which are none with a period of 1.
-  void expect_known(const Profile& profile, double period) {
-    const auto known = known_in(output_);
-    ASSERT_EQ(known.size(), 13u) << output_;
-    for (const auto& [function, blocks] : known) {
-      SCOPED_TRACE(function);
-      for (const auto& [event, number] :
-           {std::pair{"alloc_space", &Blocks::allocated}, std::pair{"inuse_space", &Blocks::in_use}}) {
-        SCOPED_TRACE(event);
-        const Sums found = sums_of(profile, event, function);
-        const Expected expected = expected_of(blocks, number, period);
-        EXPECT_NEAR(found.count, expected.mean.count, 5 * expected.deviation.count);
-        EXPECT_NEAR(found.bytes, expected.mean.bytes, 5 * expected.deviation.bytes);
-      }
-    }
-  }
-
-  std::string folder_, output_;
-};
 
 TEST_F(Allocations, AreExactIfEachIsASample) {
   const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS " 999");
@@ -202,6 +83,12 @@ TEST_F(Allocations, BesideWaits) {
     if (sample.event == 1 && has_frame(profile, sample, "wait_sleep")) waited += static_cast<double>(sample.value);
   EXPECT_GT(waited, 10 * 7e6);
   EXPECT_GE(sums_of(profile, "alloc_space", "main").count, 2) << "the stacks of two threads, at least";
+}
+
+// Of the smallest thread, of a signal handler, and of a coroutine with 8 KiB.
+TEST_F(Allocations, OnStacksThatAreNearlyUsedUp) {
+  expect_known(record("--alloc=1", WINDLASS_SMALL_STACKS " 300"), 1, 3);
+  expect_known(record("--alloc=512", WINDLASS_SMALL_STACKS " 5000"), 512, 3);
 }
 
 TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {

@@ -1,7 +1,7 @@
 // Allocates known numbers of blocks of known sizes in known functions, and prints what a profile must have of each:
 //   FUNCTION SIZE ALLOCATED IN_USE
-// A line for each size. Usage: allocations [ROUNDS [SECONDS]], which it
-// then lives on
+// A line for each size. Usage: allocations [ROUNDS [SECONDS [FILE]]]
+// It lives on for SECONDS, and begins when there is a FILE.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -49,6 +49,7 @@ KNOWN void known_calloc() {
 // Grows in place at first, and is moved in the end.
 KNOWN void known_realloc() {
   for (unsigned long i = 0; i < rounds; ++i) {
+    std::free(seen(std::realloc(nullptr, 40)));
     void* block = seen(std::malloc(24));
     block = seen(std::realloc(block, 20));
     block = seen(std::realloc(block, 5000));
@@ -138,13 +139,14 @@ using Plugin = void (*)(unsigned long);
 int main(int argc, char** argv) {
   if (argc > 1) rounds = std::strtoul(argv[1], nullptr, 10);
   const unsigned long n = rounds;
+  while (argc > 3 && access(argv[3], F_OK) != 0) usleep(20'000);
   known_malloc();
   expect("known_malloc", 100, n);
   expect("known_malloc", 1000, n, n);
   known_calloc();
   expect("known_calloc", 123, n);
   known_realloc();
-  for (const int size : {24, 20, 5000, 64, 300000}) expect("known_realloc", size, n);
+  for (const int size : {40, 24, 20, 5000, 64, 300000}) expect("known_realloc", size, n);
   known_aligned();
   for (const int size : {640, 256, 10, 96}) expect("known_aligned", size, n);
   known_new();

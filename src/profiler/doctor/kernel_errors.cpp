@@ -186,6 +186,13 @@ SystemError explain_event_error(const std::string& event, int error) {
   return {fmt::format("the event {} cannot be recorded: {}", event, why), error, RefusalKind::kMissing};
 }
 
+SystemError explain_allocation_error(int error) {
+  if (error == EACCES || error == EPERM || error == EMFILE || error == ENFILE) return explain_perf_error(error, 0);
+  return {fmt::format("the process's allocator cannot be probed: {}. Way out: record --alloc -- COMMAND",
+                      std::strerror(error)),
+          error, RefusalKind::kMissing};
+}
+
 SystemError explain_own_perf_error(int error, unsigned frequency) {
   if (error != EACCES && error != EPERM) return explain_perf_error(error, frequency);
   const SystemFacts facts = read_system_facts();

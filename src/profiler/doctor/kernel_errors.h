@@ -32,6 +32,8 @@ class LibbpfLog {
 [[nodiscard]] SystemError explain_perf_error(int error, unsigned frequency);
 // Of an event that people chose.
 [[nodiscard]] SystemError explain_event_error(const std::string& event, int error);
+// Of the probes on a process's allocator.
+[[nodiscard]] SystemError explain_allocation_error(int error);
 // Sampling a user's own processes without BPF.
 [[nodiscard]] SystemError explain_own_perf_error(int error, unsigned frequency);
 // The same for an event of a thread's switches, which are the kernel's.

@@ -13,16 +13,16 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <unordered_set>
 
-#include "base/mapped_file.h"
 #include "base/monotonic.h"
-#include "formats/image/elf.h"
 #include "lookup/table/arena.h"
 #include "os/descriptor.h"
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
+#include "profiler/kernel/allocation_links.h"
 #include "profiler/kernel/bpf_object.h"
 #include "profiler/kernel/descriptor_limit.h"
 #include "profiler/kernel/event_filter.h"
@@ -246,6 +246,11 @@ std::expected<void, SystemError> KernelSideImpl::start() {
         return started;
       }
     }
+    if (last || !options_.allocations) continue;
+    if (const auto attached = attach_allocations(*skeleton_, *options_.allocations, event_links_); !attached) {
+      stop();
+      return std::unexpected(explain_allocation_error(attached.error()));
+    }
   }
   return {};
 }
@@ -298,7 +303,8 @@ void KernelSideImpl::stop() {
   for (bpf_link* link : wait_links_) bpf_link__destroy(link);
   wait_links_.clear();
   if (stopped_ == 0) stopped_ = monotonic_ns();
-  for (bpf_link* link : event_links_) bpf_link__destroy(link);
+  // The last one first: frees are seen for longer than allocations.
+  for (bpf_link* link : std::views::reverse(event_links_)) bpf_link__destroy(link);
   event_links_.clear();
 }
 
@@ -360,7 +366,7 @@ void KernelSideImpl::size_maps() {
   // what the program of waits does. An interrupt may wake a thread while a counter of the kernel's is at work.
   const bool waits = wait_event() != nullptr, wakers = walked_wakers() != WL_WAKERS_NONE;
   const bool interrupts = std::ranges::any_of(options_.events, [&](const EventSpec& event) {
-    return event.kind == EventKind::kProbe || event.kind == EventKind::kKernelProbe ||
+    return event.kind == EventKind::kProbe || event.kind == EventKind::kKernelProbe || options_.allocations ||
            (event.kind == EventKind::kTracepoint && waits) ||
            (event.kind == EventKind::kCounter && (wakers || event.type == PERF_TYPE_HARDWARE));
   });
@@ -370,6 +376,8 @@ void KernelSideImpl::size_maps() {
   std::memcpy(&data.wl_filters, &options_.filters, sizeof options_.filters);
   data.wl_address_mask = options_.address_mask;
   data.wl_pidns_ino = options_.pid_namespace;
+  prepare_allocations(*skeleton_, options_.allocations ? &*options_.allocations : nullptr, options_.allocation_period,
+                      options_.allocation_event);
 }
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
@@ -502,7 +510,7 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
                   : bpf_map_lookup_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr);
     if (error != 0 && error != -ENOENT) break;  // ENOENT: these were the last
     for (__u32 i = 0; i < size; ++i)
-      if (values[i].count != 0) handler(keys[i], values[i]);
+      if (values[i].count != 0 || values[i].value != 0) handler(keys[i], values[i]);
   }
   if (clear) return;
   for_each_waiting([&](const SampleSource::Waiting& wait) {
@@ -557,11 +565,13 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.short_waits += one.short_waits;
     sum.lost_waits += one.lost_waits;
     sum.lost_times += one.lost_times;
+    sum.unfollowed += one.unfollowed;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
   const auto& programs = skeleton_->progs;
-  for (const bpf_program* program : {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking,
-                                     programs.windlass_tracepoint, programs.windlass_probe}) {
+  for (const bpf_program* program :
+       {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking, programs.windlass_tracepoint,
+        programs.windlass_probe, programs.windlass_allocation, programs.windlass_free}) {
     bpf_prog_info info{};
     std::uint32_t size = sizeof info;
     if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)

@@ -11,6 +11,7 @@
 #include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/pointer_authentication.h"
 #include "profiler/doctor/program_stats.h"
 #include "profiler/doctor/system_error.h"
+#include "profiler/kernel/allocation_probes.h"
 #include "profiler/kernel/event_specs.h"
 #include "profiler/kernel/sample_source.h"
 #include "profiler/kernel/table_store.h"
@@ -43,11 +45,16 @@ enum class ThreadLabelChoice : std::uint8_t {
 struct KernelSideOptions {
   unsigned frequency = 99;                     // samples a second of CPU time, on every CPU: of the event "cpu"
   std::vector<EventSpec> events{EventSpec{}};  // a sample has the number of its event; at least one
-  bool all_processes = true;                   // false: only `targets` and what they fork
-  std::vector<std::uint32_t> targets;          // process ids (tgid)
-  std::uint32_t held = 0;                      // one of the targets that is sampled from its next exec on; 0: none
-  wl_filters filters{};                        // which threads of these are sampled
-  bool timeline = false;                       // the times of samples are told
+  // Allocations of processes that run already: what is probed, the bytes between samples (1: each call is one), and the
+  // number that the samples have in place of an event's. That of the blocks in use is the next one.
+  std::optional<AllocationProbes> allocations{};
+  std::uint64_t allocation_period = 1;
+  std::uint16_t allocation_event = 0;
+  bool all_processes = true;           // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;  // process ids (tgid)
+  std::uint32_t held = 0;              // one of the targets that is sampled from its next exec on; 0: none
+  wl_filters filters{};                // which threads of these are sampled
+  bool timeline = false;               // the times of samples are told
   ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;
   std::uint32_t ring_bytes = 0;  // rounded up to a power of two; 0: ring_size() says
   // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
@@ -89,6 +96,7 @@ struct KernelSideStats {
   std::uint64_t short_waits = 0;          // shorter than EventSpec::shortest_wait
   std::uint64_t lost_waits = 0;           // the maps were full
   std::uint64_t lost_times = 0;           // the ring was full; the samples are counted
+  std::uint64_t unfollowed = 0;           // sampled blocks without room: they count as freed at once
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   std::uint64_t run_time_ns = 0;

@@ -37,9 +37,13 @@ std::optional<StaticProbe> probe_of(const image::ElfImage& image, ByteView descr
   const std::uint64_t moved = base != 0 && places->base != 0 ? base - places->base : 0;
   const auto place = file_offset(image, places->pc + moved);
   if (!place) return std::nullopt;
-  if (places->semaphore == 0) return StaticProbe{*place, 0};
+  const auto arguments = description.string_at(sizeof(Description) + provider.size() + 1 + name.size() + 1);
+  StaticProbe probe{*place, 0, std::string(arguments.value_or(""))};
+  if (places->semaphore == 0) return probe;
   const auto semaphore = file_offset(image, places->semaphore + moved);
-  return semaphore ? std::optional(StaticProbe{*place, *semaphore}) : std::nullopt;
+  if (!semaphore) return std::nullopt;
+  probe.semaphore = *semaphore;
+  return probe;
 }
 
 }  // namespace

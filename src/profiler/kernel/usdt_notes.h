@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace windlass::profiler {
 struct StaticProbe {
   std::uint64_t place = 0;      // the instruction
   std::uint64_t semaphore = 0;  // what counts who listens, 2 bytes; 0: there is none
+  std::string arguments{};      // "8@%rdi -4@-20(%rbp)": where they are
 };
 
 // All places of the probe in the image, in the order of the notes. Notes that are cut off or lead out of the file are

@@ -31,6 +31,7 @@ std::expected<OpenedSource, SystemError> open_own_events(const KernelSideOptions
 // switch. Linux gives the samples of two such events the id of one (perf_sample_data.sample_flags), as 6.18 does.
 std::string needs_programs(const KernelSideOptions& options) {
   if (options.filters.used != 0) return "a choice of threads";
+  if (options.allocations) return "allocations of a process that runs already";
   for (const EventSpec& spec : options.events)
     if (!is_plain_event(spec))
       return spec.kind == EventKind::kWait ? "--wakers" : fmt::format("the event {}", spec.name);

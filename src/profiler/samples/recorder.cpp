@@ -65,22 +65,41 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
-  if (options.alloc) {
-    const auto obstacle = preload_obstacle(find_command(options.command.front()));
-    if (obstacle && obstacle->ends_it)
-      return std::unexpected(
-          SystemError{fmt::format("allocations of {} cannot be recorded: {}", options.command.front(), obstacle->text),
-                      0, RefusalKind::kMissing});
-    auto opened = Allocations::open(*options.alloc);
-    if (!opened) return std::unexpected(std::move(opened.error()));
-    recorder->allocations_ = std::move(*opened);
-  }
+  if (auto opened = recorder->open_allocations(); !opened) return std::unexpected(opened.error());
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
+  if (auto found = recorder->find_allocators(); !found) return std::unexpected(found.error());
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   recorder->make_parts();
   return recorder;
+}
+
+// Of a command: it loads a library that counts.
+std::expected<void, SystemError> Recorder::open_allocations() {
+  if (!options_.alloc || options_.command.empty()) return {};
+  const std::string& program = options_.command.front();
+  const auto obstacle = preload_obstacle(find_command(program));
+  if (obstacle && obstacle->ends_it)
+    return std::unexpected(SystemError{fmt::format("allocations of {} cannot be recorded: {}", program, obstacle->text),
+                                       0, RefusalKind::kMissing});
+  auto opened = Allocations::open(*options_.alloc);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  allocations_ = std::move(*opened);
+  return {};
+}
+
+// Of processes that run already: they are probed from outside.
+std::expected<void, SystemError> Recorder::find_allocators() {
+  if (!options_.alloc || !options_.command.empty()) return {};
+  const auto all = targets_.chosen();
+  auto found = find_allocation_probes(options_.targets, all);
+  if (!found) return std::unexpected(std::move(found.error()));
+  remarks_.insert(remarks_.end(), found->remarks.begin(), found->remarks.end());
+  if (!found->follows_blocks())
+    events_ = RecordingEvents::of(options_.events, options_.frequency, AllocationEvents::kAllocated);
+  allocation_probes_ = std::move(*found);
+  return {};
 }
 
 std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts) {
@@ -118,6 +137,9 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   kernel_options.frequency = options_.frequency;
   kernel_options.events = options_.events;
   kernel_options.timeline = options_.timeline.has_value();
+  kernel_options.allocations = allocation_probes_;
+  kernel_options.allocation_period = options_.alloc.value_or(1);
+  kernel_options.allocation_event = events_.allocated;
   if (!options_.filters.empty()) {
     const FilterPlaces places{find_cgroup_mount(os::read_proc_file("/proc/self/mountinfo")), container_places()};
     const auto refused = [](const std::string& text) {
@@ -165,6 +187,8 @@ void Recorder::make_parts() {
       [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); },
       [this](const wl_learned_key& key, const wl_learned& lesson) { source_.samples->teach(key, lesson); });
   intake_->set_budget(budget_);
+  if (allocation_probes_ && allocation_probes_->follows_blocks())
+    intake_->set_in_use(events_.allocated, events_.in_use);
   process_labels_ = std::make_unique<ProcessLabels>(options_.labels, container_places());
   labels_ = ProcessLabelSets([this](std::uint32_t tgid) -> std::optional<ProcessLabelSets::Set> {
     auto set = process_labels_->of(tgid);
@@ -341,9 +365,11 @@ void Recorder::settle_counts() {
   lost_when_settled_ = lost_;
   intake_->with_waiting([this] {
     if (times_) times_->settle(sample_of());
-    aggregator_.settle(
-        [this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
-        [this](const auto& sink) { source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); }); });
+    aggregator_.settle([this](const auto& sink) { source_.samples->for_each_count(sink, true); }, unknown_counts_,
+                       [this](const auto& sink) {
+                         source_.samples->for_each_waiting([&](const auto& wait) { sink(wait.key); });
+                         for (const wl_stack_key& key : intake_->in_use_keys()) sink(key);
+                       });
   });
 }
 

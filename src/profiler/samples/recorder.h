@@ -13,6 +13,7 @@
 
 #include "profiler/doctor/no_samples.h"
 #include "profiler/doctor/system_facts.h"
+#include "profiler/kernel/allocation_probes.h"
 #include "profiler/kernel/event_specs.h"
 #include "profiler/processes/child_command.h"
 #include "profiler/processes/module_registry.h"
@@ -41,7 +42,7 @@ namespace windlass::profiler {
 struct RecorderOptions {
   unsigned frequency = 997;                    // samples a second of CPU time, on every CPU
   std::vector<EventSpec> events{EventSpec{}};  // each name once; at least one
-  std::optional<std::uint64_t> alloc{};        // the command's allocations, a sample in so many bytes; 1: each
+  std::optional<std::uint64_t> alloc{};        // allocations, a sample in so many bytes; 1: each. Not of all processes
   ThreadLabelChoice thread_labels = ThreadLabelChoice::kAttributes;  // that programs set themselves
   LabelOptions labels{.process = false, .executable = false, .build_id = false, .owner = false, .cgroup = false};
   std::string kubelet;                 // its address, to ask for the names of pods; empty: it is not asked
@@ -102,7 +103,9 @@ class Recorder {
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
   // Of allocations, if they are recorded.
   [[nodiscard]] std::optional<AllocationStats> allocation_stats() const {
-    return allocations_ != nullptr ? std::optional(allocations_->stats()) : std::nullopt;
+    if (allocations_ != nullptr) return allocations_->stats();
+    if (!allocation_probes_) return std::nullopt;
+    return AllocationStats{.processes = 1, .unfollowed = source_.samples->stats().unfollowed};
   }
   // The times of samples, if they are kept; null otherwise.
   [[nodiscard]] const TimeLine* times() const { return times_ ? &*times_ : nullptr; }
@@ -135,11 +138,14 @@ class Recorder {
 
   explicit Recorder(const RecorderOptions& options)
       : options_(options),
-        events_(RecordingEvents::of(options.events, options.frequency, options.alloc.has_value())),
+        events_(RecordingEvents::of(options.events, options.frequency,
+                                    options.alloc ? AllocationEvents::kAllocatedAndInUse : AllocationEvents::kNone)),
         targets_(options.targets.empty() && options.command.empty()),
         budget_(options.agent_share),
         aggregator_(options.bounds) {}
+  std::expected<void, SystemError> open_allocations();
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
+  std::expected<void, SystemError> find_allocators();
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
   [[nodiscard]] ContainerPlaces container_places() const;
@@ -174,7 +180,8 @@ class Recorder {
 
   RecorderOptions options_;
   RecordingEvents events_;
-  std::unique_ptr<Allocations> allocations_;  // null: they are not recorded
+  std::unique_ptr<Allocations> allocations_;           // the command's; null: they are not recorded
+  std::optional<AllocationProbes> allocation_probes_;  // on targets that run already
   std::optional<ChildCommand> command_;
   Targets targets_;
   WorkBudget budget_;

@@ -11,6 +11,7 @@
 #include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
 #include "walk/progress.h"
+#include "windlass_allocation_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -38,7 +39,7 @@ StackRecord SampleIntake::record_of(const wl_event_head& head, std::uint8_t end,
   stack.tid = head.tid;
   stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
   stack.event = head.event;
-  stack.reason = head.reason;
+  stack.reason = head.reason != WL_NO_WAIT ? head.reason : std::uint16_t{0};
   if (labels_ != nullptr) stack.labels = thread_labels_->of(labels_->of(head.tgid), head.labels, *labels_);
   stack.end = end;
   stack.certainty = certainty;
@@ -158,7 +159,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
   read_stack(head, size, [&](const StackRecord& stack, const MapSet* maps) {
     const wl_stack_key key{event.hash, head.tgid, head.tid};
-    keep_time(head, aggregator_.add_counted(key, stack, maps, counts_at_once(head)));
+    keep_time(head, add_counted(key, stack, maps, counts_at_once(head)));
   });
 }
 
@@ -265,7 +266,18 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
     keep_time(sample.head, number);
     return number;
   }
-  return aggregator_.add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
+  return add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
+}
+
+std::size_t SampleIntake::add_counted(const wl_stack_key& key, StackRecord stack, const MapSet* maps,
+                                      std::uint64_t count) {
+  const std::size_t sample = aggregator_.add_counted(key, stack, maps, count);
+  if (in_use_ == 0 || stack.event != allocated_) return sample;
+  const wl_stack_key in_use{key.hash ^ WL_IN_USE_BIT, key.tgid, key.tid};
+  stack.event = in_use_;
+  (void)aggregator_.add_counted(in_use, stack, maps, 0);
+  in_use_keys_.push_back(in_use);
+  return sample;
 }
 
 // The time of a wait is told when it has ended.

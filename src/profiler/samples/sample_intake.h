@@ -57,6 +57,14 @@ class SampleIntake {
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
 
+  // Stacks of the event `allocated` have a second sample, of the event `in_use`, under a key of its own.
+  void set_in_use(std::uint16_t allocated, std::uint16_t in_use) {
+    allocated_ = allocated;
+    in_use_ = in_use;
+  }
+  // The keys of these samples.
+  [[nodiscard]] const std::vector<wl_stack_key>& in_use_keys() const { return in_use_keys_; }
+
   // A WL_EVENT_STACK, WL_EVENT_RAW, WL_EVENT_LABELS or WL_EVENT_WAKER; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
@@ -105,6 +113,7 @@ class SampleIntake {
                                         const CodePlace& place, std::uint64_t now);
   [[nodiscard]] StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty);
   std::size_t add(const WalkedSample& sample, bool late);
+  std::size_t add_counted(const wl_stack_key& key, StackRecord stack, const MapSet* maps, std::uint64_t count);
   void keep_time(const wl_event_head& head, std::size_t sample);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
@@ -121,6 +130,8 @@ class SampleIntake {
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
   TimeLine* times_ = nullptr;
+  std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
+  std::vector<wl_stack_key> in_use_keys_;
   ThreadLabels* thread_labels_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;

@@ -22,7 +22,8 @@ namespace {
 
 using namespace windlass::profiler;
 
-const RecordingEvents kEvents = RecordingEvents::of(std::vector<EventSpec>{{}}, 997, true);
+const RecordingEvents kEvents =
+    RecordingEvents::of(std::vector<EventSpec>{{}}, 997, AllocationEvents::kAllocatedAndInUse);
 
 class SharedRegion : public testing::Test {
  protected:
@@ -131,7 +132,8 @@ TEST(EventsOfARecording, HaveTheirNumbersWhateverIsRecorded) {
     for (const bool allocations : {false, true}) {
       std::vector<EventSpec> specs{EventSpec{}};
       if (waits) specs.push_back(*parse_event(kWaitEvent));
-      const RecordingEvents events = RecordingEvents::of(specs, 100, allocations);
+      const RecordingEvents events =
+          RecordingEvents::of(specs, 100, allocations ? AllocationEvents::kAllocatedAndInUse : AllocationEvents::kNone);
       ASSERT_EQ(events.list.size(), 1u + (waits ? 1 : 0) + (allocations ? 2 : 0));
       EXPECT_EQ(events.list[0].period, 10'000'000u);
       EXPECT_TRUE(!waits || events.list[1].counted == "waits");
