@@ -88,7 +88,7 @@ struct Argument {
 
 // The arguments of one of a frame's functions.
 struct FunctionArguments {
-  bool known = false;               // The debug information has the function. It may have no arguments.
+  bool known = false;               // The debug information has the function's type. It may have no arguments.
   std::vector<Argument> arguments;  // In the order of the source.
 
   [[nodiscard]] bool operator==(const FunctionArguments& other) const = default;
@@ -170,10 +170,10 @@ class Symbolizer {
   // The arguments of all functions of a stack. `stack` is the whole stack of a thread, innermost frame first: callers
   // say values that their callees have overwritten. Element [i][j] belongs to stack[i].names->frames[j].
   //
-  // The debug information (DWARF) of ELF files says where arguments are, so SymbolizerOptions::lines must be set. Memory
-  // is read, so threads of a process must stand still. An argument that is nowhere has the value "<optimized out>". A
-  // register or memory that is not known gives "?". Values have at most about 1,000 characters, and strings 200.
-  // Nothing is known for Symbolizers by of_file() and of_process().
+  // The debug information (DWARF) of ELF files says where arguments are, so SymbolizerOptions::lines must be set.
+  // Memory is read, so threads of a process must stand still. An argument that is nowhere has the value "<optimized
+  // out>". A register or memory that is not known gives "?". Values have at most about 1,000 characters, and strings
+  // 200. Nothing is known for Symbolizers by of_file() and of_process().
   [[nodiscard]] std::vector<std::vector<FunctionArguments>> arguments(std::span<const StackPlace> stack) const;
 
   // Sentences for people about files that could not be read so far, at most one a module.

@@ -144,7 +144,8 @@ class Walks {
     return out.failed();
   }
 
-  [[nodiscard]] StackArguments arguments_of(const walk::ThreadStack& thread, std::span<const NamedAddress> names) const {
+  [[nodiscard]] StackArguments arguments_of(const walk::ThreadStack& thread,
+                                            std::span<const NamedAddress> names) const {
     std::vector<StackPlace> places;
     for (const walk::FrameEntry& frame : thread.frames) places.push_back({&frame.registers, &names[frame.address]});
     return symbols_->arguments(places);

@@ -322,8 +322,7 @@ std::optional<std::uint64_t> value_of(Dwarf_Attribute* expression, Dwarf_Addr pc
   const auto pieces = Evaluation(expression, ops, frame, reads).run_location();
   const Piece& whole = pieces.front();
   if (pieces.size() != 1 || whole.size != 0) return std::nullopt;
-  if (whole.kind == Piece::kRegister && frame.registers().has(whole.number))
-    return frame.registers().get(whole.number);
+  if (whole.kind == Piece::kRegister && frame.registers().has(whole.number)) return frame.registers().get(whole.number);
   // A value on the stack, which a location would take for an address.
   if (whole.kind == Piece::kMemory || whole.kind == Piece::kValue) return whole.number;
   return std::nullopt;

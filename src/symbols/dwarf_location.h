@@ -1,5 +1,5 @@
-// Values by DWARF location descriptions (DWARF 5 section 2.6), read in a frame. libdw decodes the expressions, which are
-// hostile: evaluation has bounds.
+// Values by DWARF location descriptions (DWARF 5 section 2.6), read in a frame. libdw decodes the expressions, which
+// are hostile: evaluation has bounds.
 #pragma once
 
 #include <elfutils/libdw.h>

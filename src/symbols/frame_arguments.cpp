@@ -34,6 +34,14 @@ Dwarf_Attribute* either(Dwarf_Die* die, unsigned name, unsigned gnu, Dwarf_Attri
 
 bool is_call_site(int tag) { return tag == DW_TAG_call_site || tag == DW_TAG_GNU_call_site; }
 
+std::optional<Dwarf_Addr> entry_of(Dwarf_Die& function) {
+  Dwarf_Addr entry = 0, base = 0, end = 0;
+  if (dwarf_entrypc(&function, &entry) == 0) return entry;
+  // GCC's of several parts begin with the one that is entered.
+  if (dwarf_ranges(&function, 0, &base, &entry, &end) > 0) return entry;
+  return std::nullopt;
+}
+
 bool is_expression(Dwarf_Attribute* location) {
   switch (dwarf_whatform(location)) {
     case DW_FORM_exprloc:
@@ -60,8 +68,8 @@ bool for_each_call(Dwarf_Die& scope, EntryBudget& budget, int depth, Callback&& 
   return true;
 }
 
-// Of a caller, calls leave the registers alone that they preserve. What a walk knows of others is their value behind the
-// call, while debug information speaks of the value before.
+// Of a caller, calls leave the registers alone that they preserve. What a walk knows of others is their value behind
+// the call, while debug information speaks of the value before.
 Registers described(const Registers& registers) {
   Registers kept = registers;
   if (!registers.pc().is_return_address()) return kept;
@@ -95,8 +103,8 @@ class FrameReader final : public ExpressionFrame {
   // Is the code before the place where a function without optimisation has saved its arguments?
   [[nodiscard]] bool in_prologue() {
     const Dwarf_Addr body = body_begin();
-    Dwarf_Addr entry = 0;
-    return body != 0 && dwarf_entrypc(&scopes_.front(), &entry) == 0 && pc_ >= entry && pc_ < body;
+    const auto entry = entry_of(scopes_.front());
+    return body != 0 && entry && pc_ >= *entry && pc_ < body;
   }
 
   std::optional<std::uint64_t> cfa() override {
@@ -173,12 +181,12 @@ class FrameReader final : public ExpressionFrame {
       if (!memory().read(address, &value, size)) return fail(ErrorCode::kNotFound, "memory cannot be read", address);
       return value;
     };
-    const auto value = dwarf::evaluate_expression(
-        row.expression(row.cfa), {.read_register = read_register,
-                                  .read_memory = read_memory,
-                                  .initial = {},
-                                  .bias = bias(),
-                                  .address_size = Registers::word_size(registers().architecture())});
+    const auto value = dwarf::evaluate_expression(row.expression(row.cfa),
+                                                  {.read_register = read_register,
+                                                   .read_memory = read_memory,
+                                                   .initial = {},
+                                                   .bias = bias(),
+                                                   .address_size = Registers::word_size(registers().architecture())});
     return value ? std::optional(*value) : std::nullopt;
   }
 
@@ -201,8 +209,8 @@ class FrameReader final : public ExpressionFrame {
     if (depth_ >= kDeepestEntryValue || next >= stack_.size() || stack_[next].debug != stack_[index_].debug ||
         !stack_[next].registers->pc().is_return_address())
       return;
-    Dwarf_Addr entry = 0;
-    if (dwarf_lowpc(&scopes_.front(), &entry) != 0 || makes_tail_calls()) return;
+    const auto entry = entry_of(scopes_.front());
+    if (!entry || makes_tail_calls()) return;
     auto caller = std::make_unique<FrameReader>(space_, stack_, next, budget_, depth_ + 1);
     if (caller->scopes_.empty()) return;
     const Dwarf_Addr after = stack_[next].registers->pc().value() - caller->bias();
@@ -214,7 +222,7 @@ class FrameReader final : public ExpressionFrame {
       if (is_found) call_ = call;
       return !is_found;
     });
-    if (is_found && caller->leads_to(call_, address_of(after), address_of(entry))) caller_ = std::move(caller);
+    if (is_found && caller->leads_to(call_, address_of(after), address_of(*entry))) caller_ = std::move(caller);
   }
   // A function that leaves by a jump may have been entered a second time so.
   bool makes_tail_calls() {
@@ -274,13 +282,20 @@ class ArgumentTexts {
         budget_(budget),
         values_(frame.memory(), Registers::word_size(frame.registers().architecture()), budget) {}
 
-  std::vector<Argument> of(Dwarf_Die& function) {
-    std::vector<Argument> arguments;
-    for (Dwarf_Die& parameter : parameters_of(function)) arguments.push_back(text_of(parameter));
-    return arguments;
+  FunctionArguments of(Dwarf_Die& function) {
+    FunctionArguments result;
+    for (Dwarf_Die& parameter : parameters_of(function)) result.arguments.push_back(text_of(parameter));
+    result.known = !result.arguments.empty() || has_type(function);
+    return result;
   }
 
  private:
+  // Debug information of -g1 has functions without their types. Then none has parameters.
+  static bool has_type(Dwarf_Die& function) {
+    return dwarf_hasattr_integrate(&function, DW_AT_type) != 0 ||
+           dwarf_hasattr_integrate(&function, DW_AT_prototyped) != 0;
+  }
+
   std::vector<Dwarf_Die> formal_parameters(Dwarf_Die& function) {
     std::vector<Dwarf_Die> found;
     Dwarf_Die child;
@@ -362,9 +377,9 @@ class ArgumentTexts {
 
 }  // namespace
 
-std::vector<std::vector<Argument>> frame_arguments(const AddressSpace& space, std::span<const ArgumentFrame> stack,
-                                                   std::size_t index, EntryBudget& budget) {
-  std::vector<std::vector<Argument>> functions;
+std::vector<FunctionArguments> frame_arguments(const AddressSpace& space, std::span<const ArgumentFrame> stack,
+                                               std::size_t index, EntryBudget& budget) {
+  std::vector<FunctionArguments> functions;
   FrameReader frame(space, stack, index, budget);
   ArgumentTexts texts(frame, budget);
   for (std::size_t i = frame.scopes().size(); i-- > 0;) functions.push_back(texts.of(frame.scopes()[i]));

@@ -26,8 +26,8 @@ struct ArgumentFrame {
 // The functions whose code the frame `index` of a stack is at, innermost inlined call first; with what they were called
 // with. Empty: debug information does not know them. Frames further out give values that a function had at its entry:
 // those of the same module as `index`, which alone is locked, are asked.
-[[nodiscard]] std::vector<std::vector<Argument>> frame_arguments(const AddressSpace& space,
-                                                                 std::span<const ArgumentFrame> stack,
-                                                                 std::size_t index, EntryBudget& budget);
+[[nodiscard]] std::vector<FunctionArguments> frame_arguments(const AddressSpace& space,
+                                                             std::span<const ArgumentFrame> stack, std::size_t index,
+                                                             EntryBudget& budget);
 
 }  // namespace windlass::symbols

@@ -62,7 +62,8 @@ std::vector<NamedStack> named_stacks(const Target& target, const StackOptions& o
   const std::vector<NamedAddress> names = symbols->name(walked.addresses, walked.functions);
   std::vector<NamedStack> stacks;
   stacks.reserve(walked.threads.size());
-  for (const walk::ThreadStack& thread : walked.threads) stacks.push_back(named(thread, names, symbols, options.arguments));
+  for (const walk::ThreadStack& thread : walked.threads)
+    stacks.push_back(named(thread, names, symbols, options.arguments));
   return stacks;
 }
 
@@ -79,8 +80,7 @@ std::string NamedStack::text() const {
   TextWriter out(&text);
   symbols::StackText lines({.verbose = 0, .lines = true, .inlines = true}, out);
   for (const NamedFrame& frame : frames)
-    lines.frame(
-        {frame.registers, frame.origin, frame.certainty, frame.signal_frame, frame.names, frame.arguments});
+    lines.frame({frame.registers, frame.origin, frame.certainty, frame.signal_frame, frame.names, frame.arguments});
   lines.end(end, error);
   out.flush();
   return text;

@@ -159,12 +159,13 @@ class Symbolizer::Implementation {
 
   // `found`: innermost first, without interpreted functions. If other sources name other inlined calls, only the last
   // is the same.
-  static void give_arguments(std::vector<std::vector<Argument>> found, const NamedAddress& names,
+  static void give_arguments(std::vector<FunctionArguments> found, const NamedAddress& names,
                              std::vector<FunctionArguments>& to) {
     const auto interpreted =
         static_cast<std::size_t>(std::ranges::count(names.frames, true, &SourceFrame::interpreted));
-    const std::size_t count = found.size() + interpreted == to.size() ? found.size() : std::min<std::size_t>(found.size(), 1);
-    for (std::size_t i = 1; i <= count; ++i) to[to.size() - i] = {true, std::move(found[found.size() - i])};
+    const std::size_t count =
+        found.size() + interpreted == to.size() ? found.size() : std::min<std::size_t>(found.size(), 1);
+    for (std::size_t i = 1; i <= count; ++i) to[to.size() - i] = std::move(found[found.size() - i]);
   }
 
   // Fills in where each distinct address lies; the jobs are what remains to be done, the long ones first.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostAliases = 64;  // typedefs and qualifiers of a type
 constexpr int kDeepestType = 12;  // pointers and qualifiers in a type's name
-constexpr int kDeepestValue = 3;  // structures in structures
+constexpr int kDeepestValue = 6;  // structures in structures
 constexpr std::size_t kLargestValue = 4096, kMostText = 1024, kMostNameText = 256;
 constexpr std::size_t kMostMembers = 16, kMostElements = 8, kMostCharacters = 200;
 
@@ -129,8 +129,7 @@ std::string ValueText::named(Dwarf_Die type, int depth) {
   Dwarf_Die target;
   const bool has_target = type_of(&type, target);
   const bool is_pointer = tag == DW_TAG_pointer_type || tag == DW_TAG_ptr_to_member_type;
-  if (!is_pointer && !is_reference(tag) && !is_alias(tag) && tag != DW_TAG_array_type &&
-      tag != DW_TAG_subroutine_type)
+  if (!is_pointer && !is_reference(tag) && !is_alias(tag) && tag != DW_TAG_array_type && tag != DW_TAG_subroutine_type)
     return "{...}";
   const std::string inner = has_target ? named(target, depth + 1) : "void";
   const char* space = inner.ends_with('*') || inner.ends_with('&') ? "" : " ";
@@ -321,12 +320,17 @@ void ValueText::write_members(Dwarf_Die& type, ByteView bytes, int depth) {
     if (!is_whole) return false;
     if (tag != DW_TAG_member && tag != DW_TAG_inheritance) return true;
     if (dwarf_hasattr(&child, DW_AT_external) != 0 || dwarf_hasattr(&child, DW_AT_declaration) != 0) return true;
+    const std::size_t before = text_.size();
     if (count++ != 0) text_ += ", ";
     if (count > kMostMembers || text_.size() > kMostText) {
       text_ += "...";
       return false;
     }
     is_whole = write_member(child, bytes, depth);
+    if (tag == DW_TAG_inheritance && text_.ends_with(" = {}")) {  // an empty class
+      text_.resize(before);
+      --count;
+    }
     return is_whole;
   });
   if (is_whole) {
