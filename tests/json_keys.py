@@ -105,7 +105,7 @@ def check_printed(root, command, files):
             known.setdefault(name, set()).add(key)
     sleeper = subprocess.Popen(["sleep", "60"])
     runs = [("dump", ["dump", "--json", file]) for file in files] + [("rows", ["rows", "--json", file]) for file in files]
-    runs += [("walk", ["walk", "--json", "-vv", str(sleeper.pid)]), ("doctor", ["doctor", "--json"])]
+    runs += [("walk", ["walk", "--json", "-vv", "--arguments", str(sleeper.pid)]), ("doctor", ["doctor", "--json"])]
     objects, met = 0, {}
     for name, arguments in runs:
         done = subprocess.run([command, *arguments], capture_output=True, text=True, timeout=120)

@@ -100,7 +100,7 @@ def check_printed(root, command, profiles):
         for function in [line["name"] for line in lines if line["type"] == "function" and line["total"]][:3]:
             check("report-annotate", lines_of("report", "--json", "--annotate", function, profile))
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as sleeper:
-        for options in ([], ["-l", "-i", "-vv"], ["--repeat", "2", "--interval", "10ms"], ["--max-frames", "1"]):
+        for options in ([], ["-l", "-i", "-vv", "--arguments"], ["--repeat", "2", "--interval", "10ms"], ["--max-frames", "1"]):
             check("walk", lines_of("walk", "--json", *options, str(sleeper.pid)))
         sleeper.kill()
     wrong += [f"{name}: nothing was printed" for name, count in counts.items() if not count]

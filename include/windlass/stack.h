@@ -39,6 +39,8 @@ struct NamedFrame {
   bool signal_frame = false;                              // A signal interrupted this frame.
   // The functions here. The views are valid as long as the NamedStack or a copy of it.
   NamedAddress names;
+  // The arguments of each of names.frames. Empty without StackOptions::arguments.
+  std::vector<FunctionArguments> arguments;
 
   [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
   [[nodiscard]] std::uint64_t sp() const { return registers.sp(); }
@@ -61,6 +63,7 @@ struct NamedStack {
 struct StackOptions {
   std::size_t max_frames = 65536;  // Of a thread. The walk then ends as kLimit.
   SymbolizerOptions names;         // Which names, and where debug information is searched.
+  bool arguments = false;          // True: arguments of functions too, by Symbolizer::arguments().
 };
 
 // The stack of the calling thread. The first frame is the caller of this function: no frame of the library comes first.

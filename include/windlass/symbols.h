@@ -76,6 +76,30 @@ struct NamedAddress {
   std::vector<SourceFrame> frames;
 };
 
+// An argument that a function was called with, as the function has it now. Text from the program, which may hold
+// anything: the value alone is safe to print, on one line.
+struct Argument {
+  std::string name;   // Empty: the debug information has no name.
+  std::string type;   // For example "const char *". Empty: not known.
+  std::string value;  // For example `5`, `0x7ffe0010 "text"` or `{a = 1, b = 2}`.
+
+  [[nodiscard]] bool operator==(const Argument& other) const = default;
+};
+
+// The arguments of one of a frame's functions.
+struct FunctionArguments {
+  bool known = false;               // The debug information has the function's type. It may have no arguments.
+  std::vector<Argument> arguments;  // In the order of the source.
+
+  [[nodiscard]] bool operator==(const FunctionArguments& other) const = default;
+};
+
+// A frame of a stack, and its names.
+struct StackPlace {
+  const Registers* registers = nullptr;
+  const NamedAddress* names = nullptr;
+};
+
 // Options of a Symbolizer.
 struct SymbolizerOptions {
   bool lines = true;            // True: inlined calls, files and lines. False: symbol tables alone, which needs no
@@ -142,6 +166,15 @@ class Symbolizer {
   // frame's Frame::function. Empty: all are 0.
   [[nodiscard]] std::vector<NamedAddress> name(std::span<const CodeAddress> pcs,
                                                std::span<const std::uint64_t> functions = {}) const;
+
+  // The arguments of all functions of a stack. `stack` is the whole stack of a thread, innermost frame first: callers
+  // say values that their callees have overwritten. Element [i][j] belongs to stack[i].names->frames[j].
+  //
+  // The debug information (DWARF) of ELF files says where arguments are, so SymbolizerOptions::lines must be set.
+  // Memory is read, so threads of a process must stand still. An argument that is nowhere has the value "<optimized
+  // out>". A register or memory that is not known gives "?". Values have at most about 1,000 characters, and strings
+  // 200. Nothing is known for Symbolizers by of_file() and of_process().
+  [[nodiscard]] std::vector<std::vector<FunctionArguments>> arguments(std::span<const StackPlace> stack) const;
 
   // Sentences for people about files that could not be read so far, at most one a module.
   [[nodiscard]] std::vector<std::string> notes() const;

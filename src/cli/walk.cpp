@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -124,18 +125,30 @@ class Walks {
     const walk::ThreadStacks walked = walk::walk_all(target_, options_.max_frames);
     if (!symbols_) {
       SymbolizerOptions how;
-      how.lines = options_.output.text.lines || options_.output.text.inlines;
+      how.lines = options_.output.text.lines || options_.output.text.inlines || options_.output.arguments;
       how.debug_directory = options_.debug_directory;
       how.pdb_files = options_.pdb.files;
       how.symbol_path = options_.pdb.symbol_path;
       symbols_.emplace(Symbolizer::of_target(target_, how));
     }
-    turn_.stopped_ns = target_.release();  // names do not need it stopped
+    if (!options_.output.arguments) turn_.stopped_ns = target_.release();  // names do not need it stopped
     const std::vector<NamedAddress> names = symbols_->name(walked.addresses, walked.functions);
+    std::vector<StackArguments> arguments;
+    if (options_.output.arguments) {
+      for (const walk::ThreadStack& thread : walked.threads) arguments.push_back(arguments_of(thread, names));
+      turn_.stopped_ns = target_.release();
+    }
     TextWriter out(STDOUT_FILENO);
-    print_walk(target_, walked, names, options_.output, turn_, out);
+    print_walk(target_, {walked, names, arguments}, options_.output, turn_, out);
     out.flush();
     return out.failed();
+  }
+
+  [[nodiscard]] StackArguments arguments_of(const walk::ThreadStack& thread,
+                                            std::span<const NamedAddress> names) const {
+    std::vector<StackPlace> places;
+    for (const walk::FrameEntry& frame : thread.frames) places.push_back({&frame.registers, &names[frame.address]});
+    return symbols_->arguments(places);
   }
 
   void report_problems() {
@@ -256,6 +269,8 @@ void register_walk(CLI::App& app, int& status) {
   command->add_flag("-l,--lines", options->output.text.lines, "file and line of each frame");
   command->add_flag("-i,--inlines", options->output.text.inlines,
                     "inlined functions too, as the debug information has them");
+  command->add_flag("--arguments", options->output.arguments,
+                    "arguments of functions, as the debug information has them; the process is stopped for longer");
   command->add_flag("-v,--verbose", options->output.text.verbose, "who unwound each frame; twice: and its registers");
   command->add_flag("--json", options->output.json, "one JSON object a thread and line");
   command->callback([command, options, &status] {

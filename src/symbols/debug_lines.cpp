@@ -267,6 +267,11 @@ class DebugLines::Units {
     }
   }
 
+  std::vector<Dwarf_Die> scopes_at(Dwarf_Addr pc) {
+    Unit* unit = unit_of(pc);
+    return unit == nullptr ? std::vector<Dwarf_Die>() : unit->scopes_at(pc);
+  }
+
  private:
   // What does not depend on the address, once an entry.
   struct Declared {
@@ -354,6 +359,10 @@ DebugLines::~DebugLines() = default;
 
 void DebugLines::name(std::size_t index, std::uint64_t address, const std::string& symbol, ModuleNames& names) {
   if (units_ != nullptr) units_->name(index, address - bias_, symbol, names);
+}
+
+std::vector<Dwarf_Die> DebugLines::scopes_at(Dwarf_Addr pc) {
+  return units_ == nullptr ? std::vector<Dwarf_Die>() : units_->scopes_at(pc);
 }
 
 }  // namespace windlass::symbols

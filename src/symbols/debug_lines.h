@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "symbols/symbol_result.h"
 
@@ -24,6 +25,11 @@ class DebugLines {
   // Adds the lines of names' address number `index`. `symbol` names what DWARF leaves without a linkage name. An
   // address that no debug entry covers is left alone.
   void name(std::size_t index, std::uint64_t address, const std::string& symbol, ModuleNames& names);
+
+  // The entry of the function at a pc and those of the calls inlined there, outermost first. Empty: no entry covers it.
+  // Counted as the debug information does: by bias() less than the module's addresses.
+  [[nodiscard]] std::vector<Dwarf_Die> scopes_at(Dwarf_Addr pc);
+  [[nodiscard]] std::uint64_t bias() const { return bias_; }
 
  private:
   class Units;

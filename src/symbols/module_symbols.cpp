@@ -21,6 +21,11 @@ void ModuleSymbols::name(std::span<const std::uint64_t> addresses, ModuleNames& 
   add_function_starts(addresses, names);
 }
 
+DebugLines* ModuleSymbols::debug_lines() {
+  if (module_.is_kernel || module_.pid != 0) return nullptr;
+  return open() && elf_ != nullptr ? elf_->debug_lines() : nullptr;
+}
+
 void ModuleSymbols::name_from_map(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
   const auto map = module_.open_path.empty() ? fmt::format("{}/perf-{}.map", options_.perf_map_directory, module_.pid)
                                              : module_.open_path;

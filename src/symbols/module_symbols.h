@@ -28,6 +28,8 @@ class ModuleSymbols {
   // `addresses` ascending, numbered as Location::address is. Text (/proc/kallsyms, perf-PID.map) is read anew each
   // time.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+  // The debug information of an ELF file; null: there is none.
+  [[nodiscard]] DebugLines* debug_lines();
 
  private:
   void name_from_map(std::span<const std::uint64_t> addresses, ModuleNames& names) const;

@@ -40,11 +40,17 @@ Target own_target(const Registers& from) {
 }
 
 NamedStack named(const walk::ThreadStack& walked, const std::vector<NamedAddress>& names,
-                 const std::shared_ptr<const void>& texts) {
+                 const std::shared_ptr<const Symbolizer>& texts, bool with_arguments) {
   NamedStack stack{.thread = *walked.thread, .frames = {}, .end = walked.end, .error = walked.error, .texts = texts};
   stack.frames.reserve(walked.frames.size());
   for (const walk::FrameEntry& frame : walked.frames)
-    stack.frames.push_back({frame.registers, frame.origin, frame.certainty, frame.signal_frame, names[frame.address]});
+    stack.frames.push_back(
+        {frame.registers, frame.origin, frame.certainty, frame.signal_frame, names[frame.address], {}});
+  if (!with_arguments) return stack;
+  std::vector<StackPlace> places;
+  for (const NamedFrame& frame : stack.frames) places.push_back({&frame.registers, &frame.names});
+  auto arguments = texts->arguments(places);
+  for (std::size_t i = 0; i < arguments.size(); ++i) stack.frames[i].arguments = std::move(arguments[i]);
   return stack;
 }
 
@@ -56,7 +62,8 @@ std::vector<NamedStack> named_stacks(const Target& target, const StackOptions& o
   const std::vector<NamedAddress> names = symbols->name(walked.addresses, walked.functions);
   std::vector<NamedStack> stacks;
   stacks.reserve(walked.threads.size());
-  for (const walk::ThreadStack& thread : walked.threads) stacks.push_back(named(thread, names, symbols));
+  for (const walk::ThreadStack& thread : walked.threads)
+    stacks.push_back(named(thread, names, symbols, options.arguments));
   return stacks;
 }
 
@@ -73,7 +80,7 @@ std::string NamedStack::text() const {
   TextWriter out(&text);
   symbols::StackText lines({.verbose = 0, .lines = true, .inlines = true}, out);
   for (const NamedFrame& frame : frames)
-    lines.frame({frame.registers, frame.origin, frame.certainty, frame.signal_frame, frame.names});
+    lines.frame({frame.registers, frame.origin, frame.certainty, frame.signal_frame, frame.names, frame.arguments});
   lines.end(end, error);
   out.flush();
   return text;

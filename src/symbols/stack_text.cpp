@@ -15,15 +15,19 @@ std::uint64_t offset_in_module(CodeAddress pc, const NamedAddress& at) { return 
 
 void StackText::frame(const ShownFrame& frame) {
   const std::uint64_t pc = frame.registers.pc().value();
-  for (const SourceFrame& call : frame.at.frames) {
+  for (std::size_t i = 0; i < frame.at.frames.size(); ++i) {
+    const SourceFrame& call = frame.at.frames[i];
     if (!call.inlined || !(options_.inlines || call.interpreted)) continue;
     const char* what = call.interpreted ? "interpreted" : "inlined";
-    out_.text(shown_format("#{:<3} {:#018x} {} ({})", number_++, pc, call.function, what));
+    out_.text(shown_format("#{:<3} {:#018x} {}", number_++, pc, call.function));
+    arguments(frame, i);
+    out_.text(shown_format(" ({})", what));
     source(call);
     out_.character('\n');
   }
   out_.text(shown_format("#{:<3} {:#018x} ", number_++, pc));
   place(frame);
+  if (!own_function(frame.at).function.empty()) arguments(frame, frame.at.frames.size() - 1);
   if (frame.signal_frame) out_.text(" (interrupted)");
   if (frame.certainty >= FrameCertainty::kChained) out_.text(fmt::format(" ({})", certainty_name(frame.certainty)));
   const SourceFrame own = own_function(frame.at);
@@ -51,6 +55,19 @@ void StackText::place(const ShownFrame& frame) {
   } else {
     out_.text("???");
   }
+}
+
+// As GDB writes them: " (argc=1, argv=0x7ffe0010)".
+void StackText::arguments(const ShownFrame& frame, std::size_t function) {
+  if (function >= frame.arguments.size() || !frame.arguments[function].known) return;
+  out_.text(" (");
+  bool is_first = true;
+  for (const Argument& argument : frame.arguments[function].arguments) {
+    if (!is_first) out_.text(", ");
+    is_first = false;
+    out_.text(shown_format("{}={}", argument.name.empty() ? "[unnamed]" : argument.name, argument.value));
+  }
+  out_.character(')');
 }
 
 // What an interpreter runs is known by its file and line, or not at all. WebAssembly has no lines.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/text_writer.h"
 #include "windlass/symbols.h"
@@ -24,6 +25,7 @@ struct ShownFrame {
   FrameCertainty certainty;
   bool signal_frame;
   const NamedAddress& at;
+  std::span<const FunctionArguments> arguments = {};  // Of at.frames. Empty: they are not wanted.
 };
 
 // The function whose code it is; without a name: not known.
@@ -42,6 +44,7 @@ class StackText {
 
  private:
   void place(const ShownFrame& frame);
+  void arguments(const ShownFrame& frame, std::size_t function);
   void source(const SourceFrame& at);
   void registers(const Registers& registers);
 

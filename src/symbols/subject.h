@@ -41,6 +41,8 @@ class Subject {
   // `function`: Frame::function.
   [[nodiscard]] virtual Place find(std::uint64_t address, std::uint64_t function) = 0;
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
+  // The memory in which the addresses lie; null: there is none that stays.
+  [[nodiscard]] virtual const AddressSpace* space() const { return nullptr; }
 };
 
 class FileSubject final : public Subject {
@@ -68,6 +70,7 @@ class SpaceSubject final : public Subject {
   // Opens every module's file now, not only when needed.
   void open_all();
   Place find(std::uint64_t address, std::uint64_t function) override;
+  [[nodiscard]] const AddressSpace* space() const override { return &space_; }
 
  private:
   struct Known {

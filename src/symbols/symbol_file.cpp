@@ -79,16 +79,22 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
   return is_right;
 }
 
+DebugLines* SymbolFile::debug_lines() {
+  if (!opened() || !options_.lines) return nullptr;
+  if (!debug_lines_) debug_lines_.emplace(module_);
+  return &*debug_lines_;
+}
+
 void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   names.opened = opened();
   if (!opened()) return;
   if (!symbols_) symbols_.emplace(module_);
-  if (options_.lines && !debug_lines_) debug_lines_.emplace(module_);
+  DebugLines* lines = debug_lines();
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (go_ && go_->name(i, addresses[i], options_.lines, names)) continue;
     auto [symbol, begin] = symbols_->at(addresses[i]);
     names.begins[i] = begin;
-    if (debug_lines_) debug_lines_->name(i, addresses[i], symbol, names);
+    if (lines != nullptr) lines->name(i, addresses[i], symbol, names);
     if (names.named(i)) continue;
     if (symbol.empty()) {
       if (!stubs_) stubs_.emplace(module_);

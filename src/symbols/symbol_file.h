@@ -31,6 +31,8 @@ class SymbolFile {
   [[nodiscard]] const std::string& note() const { return note_; }
   // `addresses` in the file's own numbering.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+  // Null: it is not wanted, or there is no file.
+  [[nodiscard]] DebugLines* debug_lines();
 
  private:
   bool open(const profile::Module& module, const std::string& path, bool trust_without_build_id);

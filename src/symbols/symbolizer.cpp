@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "symbols/debug_lines.h"
+#include "symbols/frame_arguments.h"
 #include "symbols/known_modules.h"
 #include "symbols/parallel.h"
 #include "symbols/subject.h"
@@ -104,6 +106,31 @@ class Symbolizer::Implementation {
     return results;
   }
 
+  std::vector<std::vector<FunctionArguments>> arguments(std::span<const StackPlace> stack) {
+    std::vector<std::vector<FunctionArguments>> results;
+    std::vector<symbols::KnownModule*> modules;
+    std::vector<symbols::ArgumentFrame> frames;
+    const AddressSpace* space = locate(stack, modules, frames);
+    symbols::EntryBudget budget(kMostArgumentEntries + stack.size() * kArgumentEntriesOfFrame);
+    for (std::size_t i = 0; i < stack.size(); ++i) {
+      std::vector<FunctionArguments>& to = results.emplace_back(stack[i].names->frames.size());
+      if (modules[i] == nullptr || to.empty()) continue;
+      const std::lock_guard hold(modules[i]->lock);
+      for (std::size_t caller = i; caller < stack.size() && modules[caller] == modules[i]; ++caller) {
+        if (frames[caller].debug != nullptr) break;
+        frames[caller].debug = modules[i]->symbols.debug_lines();
+        if (frames[caller].debug == nullptr) break;
+        frames[caller].bias += frames[caller].debug->bias();
+      }
+      if (frames[i].debug == nullptr) continue;
+      try {
+        give_arguments(symbols::frame_arguments(*space, frames, i, budget), *stack[i].names, to);
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; the frame stays without
+      }
+    }
+    return results;
+  }
+
   std::vector<std::string> notes() {
     const std::lock_guard hold(lock_);
     std::vector<std::string> notes = subject_->notes();
@@ -112,6 +139,35 @@ class Symbolizer::Implementation {
   }
 
  private:
+  static constexpr std::size_t kMostArgumentEntries = 1'000'000, kArgumentEntriesOfFrame = 1000;
+
+  // Null: the addresses lie in no memory.
+  const AddressSpace* locate(std::span<const StackPlace> stack, std::vector<symbols::KnownModule*>& modules,
+                             std::vector<symbols::ArgumentFrame>& frames) {
+    const std::lock_guard hold(lock_);
+    subject_->begin_call();
+    const AddressSpace* space = subject_->space();
+    for (const StackPlace& at : stack) {
+      symbols::Place place;
+      const std::uint64_t address = at.registers->pc().lookup();
+      if (space != nullptr) place = subject_->find(address, 0);
+      modules.push_back(place.name.empty() ? place.module : nullptr);
+      frames.push_back({.registers = at.registers, .debug = nullptr, .bias = address - place.number});
+    }
+    return space;
+  }
+
+  // `found`: innermost first, without interpreted functions. If other sources name other inlined calls, only the last
+  // is the same.
+  static void give_arguments(std::vector<FunctionArguments> found, const NamedAddress& names,
+                             std::vector<FunctionArguments>& to) {
+    const auto interpreted =
+        static_cast<std::size_t>(std::ranges::count(names.frames, true, &SourceFrame::interpreted));
+    const std::size_t count =
+        found.size() + interpreted == to.size() ? found.size() : std::min<std::size_t>(found.size(), 1);
+    for (std::size_t i = 1; i <= count; ++i) to[to.size() - i] = std::move(found[found.size() - i]);
+  }
+
   // Fills in where each distinct address lies; the jobs are what remains to be done, the long ones first.
   std::vector<Job> locate(std::span<const std::size_t> order, std::span<NamedAddress> results,
                           FunctionRef<std::uint64_t(std::size_t)> function,
@@ -218,6 +274,10 @@ NamedAddress Symbolizer::name(CodeAddress pc) const { return std::move(name(std:
 std::vector<NamedAddress> Symbolizer::name(std::span<const CodeAddress> pcs,
                                            std::span<const std::uint64_t> functions) const {
   return implementation_->name(pcs, functions);
+}
+
+std::vector<std::vector<FunctionArguments>> Symbolizer::arguments(std::span<const StackPlace> stack) const {
+  return implementation_->arguments(stack);
 }
 
 std::vector<std::string> Symbolizer::notes() const { return implementation_->notes(); }

@@ -98,6 +98,19 @@ Stacks stacks_of(const std::string& ndjson, std::string* end = nullptr) {
   return stacks;
 }
 
+// What Tower::climb() was called with, by `walk --arguments`: "floor=12 floor=11 ..." of each thread.
+std::map<std::uint64_t, std::string> floors_of(const std::string& subject) {
+  std::map<std::uint64_t, std::string> floors;
+  std::istringstream lines(run(kWalk + "--arguments --json " + subject).output);
+  for (std::string line; std::getline(lines, line);) {
+    const json thread = json::parse(line);
+    for (const json& frame : thread["frames"])
+      for (const json& argument : frame.value("arguments", json::array()))
+        if (argument["name"] == "floor") floors[thread["thread"]] += argument["value"].get<std::string>() + ' ';
+  }
+  return floors;
+}
+
 std::vector<std::uint64_t> addresses(const std::vector<NamedFrame>& frames) {
   std::vector<std::uint64_t> out;
   for (const NamedFrame& frame : frames) out.push_back(frame.pc);
@@ -225,6 +238,12 @@ TEST_F(WalkCommand, AgainUntilItEnds) {
   EXPECT_EQ(walked.status, 0) << walked.output;
   EXPECT_NE(walked.output.find("has ended after "), std::string::npos) << walked.output;
   EXPECT_NE(walked.output.find("walk 2 of 1000"), std::string::npos) << walked.output;
+}
+
+TEST_F(WalkCommand, ArgumentsOfEachFrame) {
+  const auto floors = floors_of(workload_.pid());
+  EXPECT_EQ(floors.at(workload_.id()), "12 11 10 9 8 7 6 5 4 3 2 1 0 ");
+  EXPECT_EQ(floors.size(), 3U);
 }
 
 TEST_F(WalkCommand, TextForm) {
@@ -363,6 +382,7 @@ TEST_F(WalkCommand, AMinidump) {
     EXPECT_EQ(walked.status, 0);
     EXPECT_EQ(stacks_of(walked.output), live()) << (with_maps ? "with maps" : "with a module list only");
     EXPECT_NE(walked.output.find("\"name\":\"second\""), std::string::npos);
+    EXPECT_EQ(floors_of(dump.path()), floors_of(workload_.pid()));
   }
 }
 
