@@ -75,11 +75,11 @@ void AgentWriter::close_interval() {
 
 // A store that takes nothing is said once, and again when it has taken something in between.
 void AgentWriter::write() {
-  const std::uint64_t dropped = queue_.dropped_samples();
   const auto written = queue_.flush();
   if (!written) ++refusals_;
   if (!written && !std::exchange(told_, true)) say_error("agent", written.error());
-  if (queue_.dropped_samples() != dropped) say("windlass: agent: samples were dropped: {} so far\n", dropped_samples());
+  if (const std::uint64_t dropped = dropped_samples(); std::exchange(told_dropped_, dropped) != dropped)
+    say("windlass: agent: samples were dropped: {} so far\n", dropped);
   if (written) told_ = false;
   if (options_.counted) options_.counted(counters());
 }

@@ -76,6 +76,7 @@ class AgentWriter {
   std::uint64_t begin_ns_ = 0, end_ns_ = 0;  // of the interval
   std::uint64_t sequence_ = 0;
   bool told_ = false;  // that the store takes nothing
+  std::uint64_t told_dropped_ = 0;
   std::uint64_t refusals_ = 0;
 };
 

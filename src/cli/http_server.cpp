@@ -4,6 +4,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -234,6 +237,24 @@ Expected<HttpServer> HttpServer::listen(const std::string& address, std::uint16_
   if (::listen(socket.get(), SOMAXCONN) != 0) return socket_refused("cannot listen");
   if (getsockname(socket.get(), at, &size) != 0) return socket_refused("cannot listen");
   return HttpServer(std::move(socket), ntohs(at_port));
+}
+
+Expected<HttpServer> HttpServer::listen(const std::string& path) {
+  sockaddr_un place{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(place.sun_path, sizeof place.sun_path - 1);
+  const auto* const at = reinterpret_cast<const sockaddr*>(&place);
+  os::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket_refused("cannot make a socket");
+  struct stat old {};
+  if (lstat(path.c_str(), &old) == 0 && S_ISSOCK(old.st_mode)) {
+    const os::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(probe.get(), at, sizeof place) != 0 && errno == ECONNREFUSED) unlink(path.c_str());
+  }
+  (void)fchmod(socket.get(), S_IRUSR | S_IWUSR);  // that of the file, once there is one
+  if (bind(socket.get(), at, sizeof place) != 0) return socket_refused("cannot listen");
+  if (chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0) return socket_refused("cannot listen");
+  if (::listen(socket.get(), SOMAXCONN) != 0) return socket_refused("cannot listen");
+  return HttpServer(std::move(socket), 0);
 }
 
 Expected<void> HttpServer::run(const Service& service, int stop, const News* news) const {

@@ -51,8 +51,11 @@ class HttpServer {
   // Of an address in digits, of IPv4 or IPv6. Port 0: one that is free. Errors: kMalformed: no such address. kSystem,
   // with the text and errno of the call that failed.
   [[nodiscard]] static Expected<HttpServer> listen(const std::string& address, std::uint16_t port);
+  // Of a Unix socket, whose file this makes: its own user and group may connect. A file that nobody listens at any more
+  // is replaced. The path is shorter than sockaddr_un::sun_path.
+  [[nodiscard]] static Expected<HttpServer> listen(const std::string& path);
 
-  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::uint16_t port() const { return port_; }  // 0: a Unix socket
   // Answers until `stop` is readable. A client that does not send its request within 10 s, or takes more than 60 s for
   // the answer, is let go; beyond 64 clients the oldest one is, first of those that are not trusted. A client that
   // leaves ends the process that works for it. Not thread-safe.

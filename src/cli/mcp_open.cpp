@@ -42,12 +42,11 @@ std::string not_to_open(const std::string& file) {
 WorkedOut convert(const std::string& file) {
   WorkedOut answer;
   int ignored = kDone;
-  std::vector<std::string> none;
   std::string said;
   std::optional<profile::Profile> profile;
   {
     const SaidInto into(said);
-    profile = read_profile(file, "report", ignored, none);
+    profile = read_profile(file, "report", ignored);
   }
   if (!profile) return {.good = false, .text = problem_of(said)};
   TextWriter out(&answer.text);

@@ -1,5 +1,4 @@
-// Serves one text to programs of this machine: HTTP/1.1 (RFC 9112) on loopback or a Unix socket, a connection a
-// request.
+// Serves one text to programs of this machine, on loopback or a Unix socket.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,9 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
+#include "cli/http_server.h"
 #include "os/descriptor.h"
 #include "windlass/error.h"
 
@@ -18,32 +19,33 @@ namespace windlass::cli {
 struct MetricsPlace {
   bool is_ipv6 = false;
   std::uint16_t port = 0;  // 0: one that is free
-  std::string path;        // of a Unix socket; empty: none
+  std::string path{};      // of a Unix socket; empty: none
   [[nodiscard]] static std::expected<MetricsPlace, std::string> parse(std::string_view text);
 };
 
 // Answers "GET /metrics" on a thread of its own until it is destroyed. Every user of the machine may ask on loopback; a
-// Unix socket has the rights of its file. A client that takes more than two seconds is let go.
+// Unix socket has the rights of its file.
 class MetricsServer {
  public:
   using Text = std::function<std::string()>;  // called on that thread
-  // Errors: kSystem, with the errno of the call that failed.
+  // Errors: those of HttpServer::listen().
   [[nodiscard]] static Expected<MetricsServer> listen(const MetricsPlace& place);
   MetricsServer(MetricsServer&&) = default;
   MetricsServer& operator=(MetricsServer&&) = delete;
   ~MetricsServer();
 
   // "http://127.0.0.1:9309/metrics", or the path of the socket.
-  [[nodiscard]] const std::string& address() const { return address_; }
-  // `text` must live as long as the server.
+  [[nodiscard]] std::string address() const;
+  // What `text` uses must live as long as the server.
   void start(Text text);
 
  private:
-  MetricsServer(os::Descriptor socket, os::Descriptor stop, std::string address)
-      : socket_(std::move(socket)), stop_(std::move(stop)), address_(std::move(address)) {}
+  MetricsServer(HttpServer server, os::Descriptor stop, MetricsPlace place)
+      : server_(std::move(server)), stop_(std::move(stop)), place_(std::move(place)) {}
 
-  os::Descriptor socket_, stop_;
-  std::string address_, path_;
+  HttpServer server_;
+  os::Descriptor stop_;
+  MetricsPlace place_;
   std::thread thread_;
 };
 

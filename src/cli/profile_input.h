@@ -21,6 +21,13 @@ namespace windlass::cli {
 [[nodiscard]] std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command,
                                                            int& status, std::vector<std::string>& only);
 
+// All of its samples.
+[[nodiscard]] inline std::optional<profile::Profile> read_profile(const std::string& file, std::string_view command,
+                                                                  int& status) {
+  std::vector<std::string> all;
+  return read_profile(file, command, status, all);
+}
+
 // "a, b, c", and how many more.
 [[nodiscard]] std::string some_of(const std::vector<std::string>& names);
 

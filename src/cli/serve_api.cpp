@@ -102,14 +102,15 @@ class Answering {
       : served_(served), store_(store), asked_(asked), out_(&text), json_(out_) {}
 
   Expected<void> labels() {
-    const auto times = store_.times();
-    if (!times) return Failure(times.error());
+    const auto extent = store_.extent();
+    if (!extent) return Failure(extent.error());
+    const store::Extent times = extent->value_or(store::Extent{});
     const auto labels = store_.labels();
     if (!labels) return Failure(labels.error());
     begin();
     json_.member("store", shown(served_.name));
-    json_.member("begin", times->begin_ns / kMsNs);
-    json_.member("end", (times->end_ns + kMsNs - 1) / kMsNs);
+    json_.member("begin", times.begin_ns / kMsNs);
+    json_.member("end", (times.end_ns + kMsNs - 1) / kMsNs);
     json_.key("labels");
     json_.begin_array();
     for (const std::string& label : *labels) json_.value(label);

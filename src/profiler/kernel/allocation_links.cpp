@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "windlass_filter_layout.h"
+#include "windlass_process_layout.h"
 #include "windlass_types.h"
 // After the types of its variables.
 #include "windlass.skel.h"

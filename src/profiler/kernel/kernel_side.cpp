@@ -512,10 +512,6 @@ void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
     for (__u32 i = 0; i < size; ++i)
       if (values[i].count != 0 || values[i].value != 0) handler(keys[i], values[i]);
   }
-  if (clear) return;
-  for_each_waiting([&](const SampleSource::Waiting& wait) {
-    if (wait.lasted != 0) handler(wait.key, {.count = 1, .value = wait.lasted, .told = 0});
-  });
 }
 
 void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {

@@ -49,8 +49,7 @@ class SampleSource {
   // Readable when something is there that should not wait for the next round.
   [[nodiscard]] virtual int event_fd() const = 0;
 
-  // How often each known stack was sampled again, for sources that count repeats. Waits that go on count up to now, and
-  // not with `clear`.
+  // How often each known stack was sampled again, for sources that count repeats. Waits that go on are not among them.
   using CountHandler = std::function<void(const wl_stack_key& key, const wl_count& count)>;
   virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
   // The waits that go on, for sources that know waits.

@@ -439,7 +439,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
 
 profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
                                          const ModuleFiller& fill_module, const CodeNames& names,
-                                         std::span<const ProcessLabelSets::Set> labels, bool rest) const {
+                                         std::span<const ProcessLabelSets::Set> labels) const {
   profile::Profile profile;
   profile.strings = strings_;
   add_modules(profile, fill_module, names);
@@ -454,12 +454,12 @@ profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Coun
   told.resize(samples_.size());
   LabelSets label_sets(profile, labels);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    // It may count for another sample by now, as a wait does once its waker is known. Then it is told twice.
-    const bool grew = rest && total[i].count == told[i].count && total[i].value > told[i].value;
-    if (total[i].count <= told[i].count && !grew) continue;
+    // What has counted for another sample meanwhile is told twice, until this one has as much again.
+    const wl_count since{total[i].count - std::min(total[i].count, told[i].count),
+                         total[i].value - std::min(total[i].value, told[i].value), 0};
+    if (since.count == 0 && since.value == 0) continue;
     const Origin& origin = origins_[samples_[i].key.origin];
-    profile::Sample& added = profile.samples.emplace_back(
-        sample(i, {total[i].count - told[i].count, total[i].value - std::min(total[i].value, told[i].value), 0}));
+    profile::Sample& added = profile.samples.emplace_back(sample(i, since));
     for (std::uint32_t& location : added.locations) location = place_of(location);
     added.labels = label_sets.of(origin.labels, origin.reason);
     told[i] = total[i];

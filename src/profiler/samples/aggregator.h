@@ -109,11 +109,10 @@ class Aggregator {
                                        std::vector<std::uint32_t>* numbers = nullptr) const;
   // The same of what has come since `told` was last given, or since the start if it is empty. The Profile's locations
   // are only those of its samples. The modules have the same numbers each time, until forget().
-  // `rest`: also values that grew while the count did not, in samples that count nothing.
+  // A wait that goes on is a sample each time. All but the first count nothing, and have the time since the last.
   [[nodiscard]] profile::Profile build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
                                              const ModuleFiller& fill_module, const CodeNames& names = {},
-                                             std::span<const ProcessLabelSets::Set> labels = {},
-                                             bool rest = false) const;
+                                             std::span<const ProcessLabelSets::Set> labels = {}) const;
 
   struct Truncation {
     std::uint8_t end;

@@ -106,12 +106,7 @@ std::uint64_t PerfWaits::lasted(const Begin& wait) const {
 
 void PerfWaits::for_each_count(const SampleSource::CountHandler& handler, bool clear) {
   for (const Counted& one : counts_) handler(one.key, one.count);
-  if (clear) {
-    counts_.clear();
-    return;
-  }
-  for (const auto& [tid, wait] : waiting_)
-    if (const std::uint64_t time = lasted(wait); time != 0) handler(wait.key, {.count = 1, .value = time, .told = 1});
+  if (clear) counts_.clear();
 }
 
 void PerfWaits::for_each_waiting(const SampleSource::WaitingHandler& handler) const {

@@ -438,8 +438,14 @@ bool Recorder::any_target_alive() const {
 
 // ---- results --------------------------------------------------------------------------------------------------------
 
-Aggregator::Counts Recorder::counts() {
-  return [this](const auto& sink) { source_.samples->for_each_count(sink); };
+Aggregator::Counts Recorder::counts(bool with_waiting) {
+  return [this, with_waiting](const auto& sink) {
+    source_.samples->for_each_count(sink);
+    if (!with_waiting) return;
+    source_.samples->for_each_waiting([&](const SampleSource::Waiting& wait) {
+      if (wait.lasted != 0) sink(wait.key, {.count = 1, .value = wait.lasted, .told = 0});
+    });
+  };
 }
 
 double Recorder::seconds() const {
@@ -530,11 +536,13 @@ profile::Profile Recorder::profile_since_told() {
   } else {
     aggregator_.join_wakers();
   }
+  // A wait gets the stack of its waker when it ends: what was told before would count for another stack.
+  const bool tells_waiting = seconds_ > 0 || std::ranges::none_of(options_.events, &EventSpec::wakers);
   std::uint64_t unknown = unknown_counts_;
   profile::Profile profile = aggregator_.build_since(
-      told_, forgets ? Aggregator::Counts([](const auto&) {}) : counts(), unknown,
+      told_, forgets ? Aggregator::Counts([](const auto&) {}) : counts(tells_waiting), unknown,
       [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_,
-      labels_.sets(), forgets);
+      labels_.sets());
   scale_counts(profile);
   const KernelSideStats stats = source_.samples->stats();
   const std::uint64_t lost = stats.lost + stats.lost_waits + unknown;

@@ -168,7 +168,8 @@ class Recorder {
   [[nodiscard]] std::vector<std::uint32_t> watched() const;
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
-  [[nodiscard]] Aggregator::Counts counts();
+  // Of the kernel side, and of the waits that go on.
+  [[nodiscard]] Aggregator::Counts counts(bool with_waiting = true);
   void settle_counts();
   void forget_told();
   [[nodiscard]] profile::Profile profile_since_told();

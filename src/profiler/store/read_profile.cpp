@@ -12,6 +12,11 @@ namespace windlass::store {
 
 namespace {
 
+// Of all samples together: a GiB.
+constexpr std::uint64_t kMostFrames = std::uint64_t{1} << 28;
+constexpr const char* kTooManyFrames =
+    "the range has more frames than the limit. Way out: a shorter range, or a choice of labels";
+
 class ProfileMaker {
  public:
   explicit ProfileMaker(Stacks&& stacks) : stacks_(std::move(stacks)) {}
@@ -27,7 +32,13 @@ class ProfileMaker {
     take_frames(*frames);
     take_events();
     take_labels();
-    for (const StackSums& stack : stacks_.stacks) add(stack, frames->stacks[places.at(stack.stack)]);
+    std::uint64_t copied = 0;  // a short file may name a long stack in many rows
+    for (const StackSums& stack : stacks_.stacks) {
+      const auto& locations = frames->stacks[places.at(stack.stack)];
+      copied += locations.size();
+      if (copied > kMostFrames) return fail(ErrorCode::kLimit, kTooManyFrames, 0, kMostFrames);
+      add(stack, locations);
+    }
     if (const auto sums = exporter::check_sums(made_); !sums) return Failure(sums.error());
     return std::move(made_);
   }

@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::uint64_t kSlackMinutes = 10;  // between two searches of all contents
 constexpr std::uint64_t kShare = 16;         // of the intervals: deleted at a time if the file is too large
+// Intervals are numbered as they come. The one that came last is that of the transaction.
+constexpr const char* kAged = "begin_ns < ? AND id < (SELECT max(id) FROM intervals)";
+constexpr const char* kFirst = "id < ?";
 
 Expected<void> run_with(Database& database, const char* sql, std::uint64_t number) {
   auto statement = Statement::prepare(database.get(), sql, false);
@@ -18,11 +21,10 @@ Expected<void> run_with(Database& database, const char* sql, std::uint64_t numbe
   return statement->bind(number).run();
 }
 
-Expected<void> delete_before(Database& database, std::uint64_t begin_ns) {
-  auto samples = run_with(
-      database, "DELETE FROM samples WHERE interval IN (SELECT id FROM intervals WHERE begin_ns < ?)", begin_ns);
-  if (!samples) return samples;
-  return run_with(database, "DELETE FROM intervals WHERE begin_ns < ?", begin_ns);
+Expected<void> delete_intervals(Database& database, const std::string& which, std::uint64_t bound) {
+  const std::string samples = "DELETE FROM samples WHERE interval IN (SELECT id FROM intervals WHERE " + which + ")";
+  if (const auto deleted = run_with(database, samples.c_str(), bound); !deleted) return deleted;
+  return run_with(database, ("DELETE FROM intervals WHERE " + which).c_str(), bound);
 }
 
 // Of pages that have contents.
@@ -50,7 +52,7 @@ Expected<bool> Pruner::delete_aged(Database& database, std::uint64_t end_ns) {
   if (!first) return Failure(first.error());
   const std::uint64_t limit = end_ns - std::min(end_ns, keep_.age_ns);
   if (*first >= limit) return false;
-  if (const auto deleted = delete_before(database, limit); !deleted) return Failure(deleted.error());
+  if (const auto deleted = delete_intervals(database, kAged, limit); !deleted) return Failure(deleted.error());
   return true;
 }
 
@@ -65,13 +67,9 @@ Expected<bool> Pruner::delete_for_room(Database& database) {
     if (!count) return Failure(count.error());
     if (*count < 2) return any;
     const std::uint64_t some = std::max<std::uint64_t>(1, *count / kShare);
-    const auto begin =
-        database.number("SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1 OFFSET " + std::to_string(some));
-    if (!begin) return Failure(begin.error());
-    const auto before = oldest(database);
-    if (!before) return Failure(before.error());
-    if (*begin == *before) return any;  // all began at one time
-    if (const auto deleted = delete_before(database, *begin); !deleted) return Failure(deleted.error());
+    const auto first = database.number("SELECT id FROM intervals ORDER BY id LIMIT 1 OFFSET " + std::to_string(some));
+    if (!first) return Failure(first.error());
+    if (const auto deleted = delete_intervals(database, kFirst, *first); !deleted) return Failure(deleted.error());
     if (const auto collected = collect(database, 0); !collected) return Failure(collected.error());
     any = true;
   }
@@ -82,7 +80,8 @@ Expected<void> Pruner::collect(Database& database, std::uint64_t slack_minutes) 
   const auto first = oldest(database);
   if (!first) return Failure(first.error());
   const std::uint64_t minute = *first / kMinuteNs;
-  if (minute < collected_ + slack_minutes || minute == collected_) return {};
+  const bool is_soon = minute > collected_ && minute < collected_ + slack_minutes;  // a clock may step back
+  if (is_soon || minute == collected_) return {};
   collected_ = minute;
   for (const char* sql : {"DELETE FROM stacks WHERE used < ?", "DELETE FROM frames WHERE used < ?",
                           "DELETE FROM functions WHERE used < ?", "DELETE FROM modules WHERE used < ?",

@@ -337,14 +337,6 @@ Expected<std::vector<Total>> query_totals(sqlite3* database, std::string_view la
   return list;
 }
 
-Expected<Times> query_times(sqlite3* database) {
-  auto statement = Statement::prepare(database, "SELECT min(begin_ns), max(end_ns) FROM intervals", false);
-  if (!statement) return Failure(statement.error());
-  const auto row = statement->step();
-  if (!row) return Failure(row.error());
-  return Times{statement->number(0), statement->number(1)};
-}
-
 Expected<Stacks> query_stacks(sqlite3* database, const Filter& filter, std::uint64_t from, std::uint64_t to) {
   return StackQuery(database, filter, from, to).ask();
 }

@@ -20,7 +20,6 @@ namespace windlass::store {
                                                          std::uint64_t to, std::uint64_t step);
 [[nodiscard]] Expected<std::vector<Total>> query_totals(sqlite3* database, std::string_view label, const Filter& filter,
                                                         std::uint64_t from, std::uint64_t to);
-[[nodiscard]] Expected<Times> query_times(sqlite3* database);
 [[nodiscard]] Expected<Stacks> query_stacks(sqlite3* database, const Filter& filter, std::uint64_t from,
                                             std::uint64_t to);
 [[nodiscard]] Expected<Frames> query_frames(sqlite3* database, std::span<const std::uint64_t> stacks);

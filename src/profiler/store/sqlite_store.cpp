@@ -5,9 +5,11 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "profiler/store/batch_rows.h"
 #include "profiler/store/open_store.h"
@@ -145,6 +147,28 @@ Expected<void> make_tables(Database& database, int busy_ms) {
   return transaction->commit();
 }
 
+// What makes each table and index.
+Expected<std::vector<std::string>> schema_of(Database& database) {
+  auto statement = Statement::prepare(
+      database.get(), "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY sql", false);
+  if (!statement) return Failure(statement.error());
+  std::vector<std::string> texts;
+  for (;;) {
+    const auto row = statement->step();
+    if (!row) return Failure(row.error());
+    if (!*row) return texts;
+    texts.emplace_back(statement->text(0));
+  }
+}
+
+// Word for word, since views, triggers and generated columns of a hostile file could run for ever.
+Expected<std::vector<std::string>> known_schema() {
+  auto database = Database::open(":memory:", Access::kWrite, 0);
+  if (!database) return Failure(database.error());
+  if (const auto made = database->run(kSchema); !made) return Failure(made.error());
+  return schema_of(*database);
+}
+
 Expected<void> check_kind(Database& database) {
   const auto application = database.number("PRAGMA application_id");
   if (!application) return Failure(application.error());
@@ -152,10 +176,11 @@ Expected<void> check_kind(Database& database) {
   const auto version = database.number("PRAGMA user_version");
   if (!version) return Failure(version.error());
   if (*version != kStoreVersion) return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
-  // Views and triggers could run for ever.
-  const auto foreign = database.number("SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')");
-  if (!foreign) return Failure(foreign.error());
-  if (*foreign != 0) return fail(ErrorCode::kMalformed, kDamaged, 0);
+  const auto has = schema_of(database);
+  if (!has) return Failure(has.error());
+  static const auto wanted = known_schema();
+  if (!wanted) return Failure(wanted.error());
+  if (*has != *wanted) return fail(ErrorCode::kMalformed, kDamaged, 0);
   return {};
 }
 
@@ -235,7 +260,6 @@ class SqliteStore final : public ProfileStore {
                                       std::uint64_t to) override {
     return ask(query_totals, label, filter, from, to);
   }
-  Expected<Times> times() override { return ask(query_times); }
   Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) override {
     return ask(query_stacks, filter, from, to);
   }

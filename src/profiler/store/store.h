@@ -62,11 +62,6 @@ struct Series {
 };
 inline constexpr std::uint64_t kMostSteps = 1'000'000;
 
-// From the beginning of the first interval to the end of the last one; 0 and 0: there is none.
-struct Times {
-  std::uint64_t begin_ns = 0, end_ns = 0;
-};
-
 // One value of a label, and one event.
 struct Total {
   std::string value;
@@ -138,7 +133,6 @@ class ProfileStore {
   // Sums of each value of a label, and of each event, that have samples; in no order.
   [[nodiscard]] virtual Expected<std::vector<Total>> totals(std::string_view label, const Filter& filter,
                                                             std::uint64_t from, std::uint64_t to) = 0;
-  [[nodiscard]] virtual Expected<Times> times() = 0;
   [[nodiscard]] virtual Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) = 0;
   // An error if one of the stacks is not there.
   [[nodiscard]] virtual Expected<Frames> frames(std::span<const std::uint64_t> stacks) = 0;

@@ -81,7 +81,7 @@ TEST_F(Forgetting, NothingIsToldTwice) {
   EXPECT_EQ(counts(aggregator.build_since(told, counted, unknown, kFiles)).first, 4u);
   in_kernel = 5;
   aggregator.settle(counted, unknown);
-  const profile::Profile rest = aggregator.build_since(told, kNothing, unknown, kFiles, {}, {}, true);
+  const profile::Profile rest = aggregator.build_since(told, kNothing, unknown, kFiles);
   EXPECT_EQ(counts(rest).first, 2u);
   aggregator.forget(told, kSame, kSame);
   EXPECT_FALSE(aggregator.has_module(3));
@@ -105,28 +105,30 @@ TEST_F(Forgetting, AWaitThatGoesOnKeepsItsStack) {
   wait.event = 1;
   aggregator.add_counted(key, wait, &maps, 0);
   std::uint64_t count = 0, value = 0;
-  const auto tell = [&](const Aggregator::Counts& counted, bool rest) {
-    for (const auto& sample : aggregator.build_since(told, counted, unknown, kFiles, {}, {}, rest).samples) {
+  const auto tell = [&](const Aggregator::Counts& counted) {
+    for (const auto& sample : aggregator.build_since(told, counted, unknown, kFiles).samples) {
       count += sample.count;
       value += sample.value;
       EXPECT_EQ(sample.locations.size(), 2u);
     }
   };
-  tell([&](const auto& sink) { sink(key, {1, 1000, 0}); }, false);  // so far
-  EXPECT_EQ(value, 1000u);
+  for (const std::uint64_t so_far : {600, 1000}) {
+    tell([&](const auto& sink) { sink(key, {1, so_far, 0}); });
+    EXPECT_EQ(value, so_far);
+  }
   aggregator.settle(kNothing, unknown, [&](const auto& sink) { sink(key); });
-  tell(kNothing, true);
+  tell(kNothing);
   aggregator.forget(told, kSame, kSame);
   const Aggregator::Counts longer = [&](const auto& sink) { sink(key, {1, 5000, 0}); };
-  tell(longer, false);
+  tell(longer);
   EXPECT_EQ(count, 1u) << "it is one wait";
   // It ends, and counting begins anew once more.
   aggregator.settle(longer, unknown);
-  tell(kNothing, true);
+  tell(kNothing);
   aggregator.forget(told, kSame, kSame);
   EXPECT_EQ(count, 1u);
   EXPECT_EQ(value, 5000u);
-  tell(kNothing, false);
+  tell(kNothing);
   EXPECT_EQ(value, 5000u);
   EXPECT_EQ(unknown, 0u);
 }

@@ -50,6 +50,7 @@ struct Waits : testing::Test {
   std::uint64_t sum() {
     std::uint64_t all = 0;
     waits.for_each_count([&](const wl_stack_key&, const wl_count& count) { all += count.value; }, false);
+    waits.for_each_waiting([&](const SampleSource::Waiting& wait) { all += wait.lasted; });
     return all;
   }
   static const wl_event_head& head(const PerfWaits::Event& event) {

@@ -29,7 +29,6 @@ class UnwillingStore final : public store::ProfileStore {
                                              std::uint64_t) override {
     return nothing();
   }
-  Expected<store::Times> times() override { return nothing(); }
   Expected<store::Stacks> stacks(const store::Filter&, std::uint64_t, std::uint64_t) override { return nothing(); }
   Expected<store::Frames> frames(std::span<const std::uint64_t>) override { return nothing(); }
 

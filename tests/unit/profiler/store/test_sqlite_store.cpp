@@ -123,6 +123,19 @@ TEST_F(SqliteStore, AClockThatWasAheadMakesNothingOld) {
   EXPECT_EQ(number("SELECT count(*) FROM samples WHERE interval NOT IN (SELECT id FROM intervals)"), 0u);
 }
 
+// The clock steps back while the file is at its bound. What came first goes, and what has just come stays.
+TEST_F(SqliteStore, AClockThatStepsBackLosesNothingNew) {
+  constexpr std::uint64_t kSize = 1 << 20;
+  const auto store = writer({.age_ns = 0, .bytes = kSize});
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    const std::uint64_t at = i < 30 ? 100'000 + i : i;
+    ASSERT_TRUE(store->append(batch_at(at, own_profile(i)).batch()).value_or(false));
+    EXPECT_LE(number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"), kSize);
+    EXPECT_EQ(number("SELECT count(*) FROM intervals WHERE begin_ns = " + std::to_string(kStart + at * kTenSeconds)),
+              1u);
+  }
+}
+
 // The file is deleted, moved away, and replaced by another store, while it is open.
 TEST_F(SqliteStore, ThePathIsFollowed) {
   const auto store = writer();
@@ -208,6 +221,10 @@ TEST_F(SqliteStore, FilesThatAreNoStoreAreRefused) {
   EXPECT_EQ(refusal(true).detail, 2u);
   execute("PRAGMA user_version=1; DROP TABLE samples; CREATE VIEW samples AS SELECT 1");
   EXPECT_EQ(refusal(false).code, ErrorCode::kMalformed);
+  fs::remove(path_);
+  writer();
+  execute("ALTER TABLE samples ADD COLUMN work AS (length(hex(zeroblob(100000000 + count))))");
+  EXPECT_EQ(refusal(false).code, ErrorCode::kMalformed) << "what each read would work out";
 }
 
 TEST_F(SqliteStore, ADamagedFileIsAnErrorOrAnAnswer) {
