@@ -37,6 +37,10 @@ class ListingStore final : public store::ProfileStore {
                                               std::uint64_t) override {
     return none();
   }
+  Expected<std::vector<store::Total>> totals(std::string_view, const store::Filter&, std::uint64_t,
+                                             std::uint64_t) override {
+    return none();
+  }
   Expected<store::Stacks> stacks(const store::Filter&, std::uint64_t, std::uint64_t) override { return none(); }
   Expected<store::Frames> frames(std::span<const std::uint64_t>) override { return none(); }
 
