@@ -38,19 +38,31 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* The way to other stacks of the last table that was loaded and has one. */
 struct wl_way wl_go_way = {0};
 
+/* Some of the kernel's frames into the hash, from that of the number on. 1 if these were the last. The verifier goes
+ * through every round of a loop, so two short loops stand for a long one. */
+#define WL_KERNEL_FRAMES_A_CALL 16u
+WL_GLOBAL int wl_hash_kernel_frames(struct wl_scratch* s, __u32 number) {
+  if (!s) return 1;
+  __u64 hash = s->unwind.hash;
+  __u32 i, left = s->unwind.first - number;
+  for (i = 0; i < WL_KERNEL_FRAMES_A_CALL; i++) {
+    if (i >= left) break;
+    hash = wl_mix(hash, s->frames[(number + i) & (WL_FRAME_SLOTS - 1)]);
+  }
+  s->unwind.hash = hash;
+  return i == left;
+}
+
 /* The kernel's stack in s->frames, of so many bytes, into the hash. */
 WL_GLOBAL int wl_add_kernel_stack(struct wl_scratch* s, long bytes) {
   if (!s) return 1;
   __u32 n = bytes > 0 ? (__u32)bytes / 8 : 0;
   if (n > wl_max_kernel_frames) n = wl_max_kernel_frames;
-  __u64 hash = s->unwind.hash;
-  for (__u32 i = 0; i < WL_MAX_KERNEL_FRAMES; i++) {
-    if (i >= n) break;
-    hash = wl_mix(hash, s->frames[i]);
-  }
-  s->unwind.hash = hash;
   s->unwind.first = n;
   s->event.kernel_frames = n;
+  for (__u32 number = 0; number < WL_MAX_KERNEL_FRAMES; number += WL_KERNEL_FRAMES_A_CALL) {
+    if (wl_hash_kernel_frames(s, number)) break;
+  }
   return 0;
 }
 

@@ -64,12 +64,13 @@ WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
   return 1;
 }
 
-/* As wl_read_pair, if both words are in the window; else 1. */
+/* As wl_read_pair, if both words are in the window; else 1. One branch: verifiers follow each. */
 WL_INLINE int wl_peek_pair(const struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
   const struct wl_window* window = &env->window;
   __u64 offset = low - window->base; /* huge if below the window */
   __u64 end = high + 8 - window->base;
-  if (offset > window->size || end > window->size || (offset & 7)) return 1;
+  __u64 outside = offset | end | (window->size - offset) | (window->size - end);
+  if (outside >> 63 | (offset & 7)) return 1;
   *first = *(const __u64*)((const __u8*)window->words + (offset & (WL_WINDOW_BYTES - 8)));
   *second = *(const __u64*)((const __u8*)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));
   return 0;
@@ -82,17 +83,29 @@ WL_INLINE int wl_bring_pair(struct wl_env* env, __u64 low, __u64 high) {
 
 WL_INLINE void wl_note_served(struct wl_env* env, __u32 frames) { env->window.served += frames; }
 
-/* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
-WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
-  if (!wl_peek_pair(env, low, high, first, second) ||
-      (!((low - env->window.base) & 7) && !wl_bring_pair(env, low, high) &&
-       !wl_peek_pair(env, low, high, first, second))) {
+/* As wl_read_pair, of words that are not in the window, into env->pair. */
+WL_GLOBAL int wl_fetch_pair(struct wl_env* env, __u64 low, __u64 high) {
+  if (!env) return 1;
+  if (!((low - env->window.base) & 7) && !wl_bring_pair(env, low, high) &&
+      !wl_peek_pair(env, low, high, &env->pair[0], &env->pair[1])) {
     env->window.served++;
     return 0;
   }
-  if (bpf_probe_read_user(second, 8, (const void*)high)) return 1;
-  *first = *second;
-  return low != high && bpf_probe_read_user(first, 8, (const void*)low) != 0;
+  if (bpf_probe_read_user(&env->pair[1], 8, (const void*)high)) return 1;
+  env->pair[0] = env->pair[1];
+  return low != high && bpf_probe_read_user(&env->pair[0], 8, (const void*)low) != 0;
+}
+
+/* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
+WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
+  if (!wl_peek_pair(env, low, high, first, second)) {
+    env->window.served++;
+    return 0;
+  }
+  if (wl_fetch_pair(env, low, high)) return 1;
+  *first = env->pair[0];
+  *second = env->pair[1];
+  return 0;
 }
 
 #endif

@@ -24,6 +24,7 @@ struct wl_window {
 
 struct wl_env {
   struct wl_window window;
+  __u64 pair[2]; /* Two words of the stack that are not in the window. */
 };
 
 #define WL_INLINE static inline __attribute__((always_inline, unused))

@@ -8,7 +8,7 @@
  *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, loses_x : 1, then (little end first) by kind
  *            WL_MEMO_PLAIN  cfa_offset / 8, signed : 19 (AArch64 17), fp_offset / 8, signed : 19 (17)
  *                           CFA = (base ? rbp : rsp) + cfa_offset; ra = [CFA - 8]; rbp = fp_saved ? [CFA + fp_offset]
- *                           : same; x same, or with loses_x not known in the caller
+ *                           : same, and fp_offset is -8; x same, or with loses_x not known in the caller
  *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
  *            WL_MEMO_END    the frame has no caller
@@ -64,12 +64,10 @@ struct wl_memo_place {
   __u64 address;
 };
 
+/* `piece`: 1 or 0. */
 WL_INLINE struct wl_memo_place wl_place_in_memo(__u32 space, __u64 pc, __u32 piece) {
-  struct wl_memo_place place = {space, pc};
-  if (piece) {
-    place.space |= WL_MEMO_OF_PIECE;
-    place.address &= ~(__u64)(WL_PIECE - 1);
-  }
+  __u64 within = (__u64)piece * (WL_PIECE - 1);
+  struct wl_memo_place place = {space | piece * WL_MEMO_OF_PIECE, pc & ~within};
   return place;
 }
 
@@ -110,15 +108,14 @@ WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule* 
   value |= loads_x ? WL_MEMO_LOSES_X | (__u64)WL_MEMO_NO_XREG << WL_MEMO_XREG_SHIFT : x;
   if (rule->cfa_reg == WL_FP) value |= WL_MEMO_BASE_FP;
   value |= ((__u64)(__u32)(rule->cfa_offset >> 3) & ((1u << WL_MEMO_CFA_BITS) - 1)) << WL_MEMO_CFA_SHIFT;
-  if (rule->fp_kind == WL_REG_CFA) {
-    value |= WL_MEMO_FP_SAVED;
-    value |= ((__u64)(__u32)(rule->fp_offset >> 3) & ((1u << WL_MEMO_FP_BITS) - 1)) << WL_MEMO_FP_SHIFT;
-  }
-  return value;
+  if (rule->fp_kind == WL_REG_CFA) value |= WL_MEMO_FP_SAVED;
+  __s32 lower = rule->fp_kind == WL_REG_CFA ? rule->fp_offset : -8;
+  return value | ((__u64)(__u32)(lower >> 3) & ((1u << WL_MEMO_FP_BITS) - 1)) << WL_MEMO_FP_SHIFT;
 }
 
 WL_INLINE int wl_memo_hit(const struct wl_memo_entry* entry, __u32 space, __u64 address) {
-  return entry->tag == wl_memo_tag(space, address) && entry->value >> WL_MEMO_KEY_SHIFT == wl_memo_key(space, address);
+  return ((entry->tag ^ wl_memo_tag(space, address)) |
+          (entry->value >> WL_MEMO_KEY_SHIFT ^ wl_memo_key(space, address))) == 0;
 }
 
 /* The entry of the pc or of its piece, whichever is known (*hit). Sampled code may be anywhere in a function, so its
@@ -129,7 +126,7 @@ WL_INLINE const struct wl_memo_entry* wl_memo_find(const struct wl_memo* memo, _
   const struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(place.space, place.address)];
   *hit = wl_memo_hit(entry, place.space, place.address);
   if (*hit) return entry;
-  place = wl_place_in_memo(space, pc, !exact);
+  place = wl_place_in_memo(space, pc, exact ^ 1);
   entry = &memo->entries[wl_memo_slot(place.space, place.address)];
   *hit = wl_memo_hit(entry, place.space, place.address);
   return entry;
@@ -159,6 +156,10 @@ struct wl_fast {
   __u32 exact; /* as the cursor's, of the frame at hand */
 };
 
+/* Is a < b? 1 or 0. Verifiers learn nothing of a and b: they would follow the code behind it once for each outcome of a
+ * comparison, for the values that are left. Hacker's Delight, 2-12: the borrow of a - b. */
+WL_INLINE __u64 wl_is_below(__u64 a, __u64 b) { return ((~a & b) | ((~a | b) & (a - b))) >> 63; }
+
 /* A plain rule applied: like wl_apply, in fewer instructions. */
 WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 value) {
   __u64 cfa = fast->sp;
@@ -171,7 +172,7 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
     return WL_END_REGISTER_LOST;
 #endif
   cfa += wl_memo_cfa_offset(value);
-  if (cfa <= fast->sp) {
+  if (!wl_is_below(fast->sp, cfa)) {
     if (!(value & WL_MEMO_BASE_FP) || u->cursor.backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
     u->cursor.backward++;
   }
@@ -183,13 +184,10 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
   ra = WL_STRIP(&u->env, ra);
   valid |= WL_VALID_BASE | 1u << WL_FP;
 #else
-  __u64 low = cfa - 8, saved = 0;
-  if (value & WL_MEMO_FP_SAVED) low = cfa + wl_memo_fp_offset(value);
-  if (wl_read_pair(&u->env, low, cfa - 8, &saved, &ra)) return WL_END_UNREADABLE_STACK;
-  if (value & WL_MEMO_FP_SAVED) {
-    fp = saved;
-    valid |= 1u << WL_FP;
-  }
+  __u64 saved = 0, is_saved = (value & WL_MEMO_FP_SAVED) / WL_MEMO_FP_SAVED;
+  if (wl_read_pair(&u->env, cfa + wl_memo_fp_offset(value), cfa - 8, &saved, &ra)) return WL_END_UNREADABLE_STACK;
+  fp ^= (fp ^ saved) & -is_saved;
+  valid |= (__u32)is_saved << WL_FP;
 #endif
   if (ra == 0) return fast->exact ? WL_END_GUESSED : WL_END_COMPLETE;
   fast->pc = ra;

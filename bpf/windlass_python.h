@@ -7,8 +7,8 @@
 
 #include "windlass_interpreted.h"
 
-#define WL_THREADS_A_RUN 64
-#define WL_THREAD_RUNS 16
+#define WL_THREADS_A_RUN 16
+#define WL_THREAD_RUNS 64
 
 /* The word in a frame that was read; a verifier sees that it is in there. */
 #define WL_FRAME_WORD(it, offset) \

@@ -53,7 +53,7 @@ WL_GLOBAL int wl_begin_trail(struct wl_scratch* s, struct wl_trail* trail) {
   trail->space = s->unwind.space;
   wl_expect_stack(&s->unwind.env, trail->count ? trail->frames[0].sp : 0);
   __u32 at = trail->count - 1;
-  walk->next_sp = at < WL_TRAIL_FRAMES ? wl_on_trail(trail, at)->sp : WL_NEVER_SP;
+  walk->low_sp = at < WL_TRAIL_FRAMES ? wl_on_trail(trail, at)->sp - 1 : WL_NEVER_SP;
   walk->first_sp = s->unwind.cursor.regs[WL_SP];
   walk->phase = WL_TRAIL_SOUGHT;
   walk->at = at;
@@ -88,8 +88,7 @@ WL_INLINE int wl_is_at(const struct wl_cursor* cursor, struct wl_trail* trail, _
 }
 
 /* Notes a frame that wl_step has led to from `sp`. If that is on the trail, the memo may now know the rule. */
-WL_GLOBAL int wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 sp) {
-  if (!s || !trail) return 1;
+WL_INLINE void wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 sp) {
   const struct wl_cursor* cursor = &s->unwind.cursor;
   __u64 value = s->unwind.plain;
   __u32 at = s->trail.at;
@@ -99,7 +98,6 @@ WL_GLOBAL int wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 s
     wl_note_fresh(&s->trail, wl_frame_of(cursor->regs[WL_PC], cursor->exact), cursor->regs[WL_SP], cursor->regs[WL_FP],
                   cursor->valid, value);
   }
-  return 0;
 }
 
 /* A step has taken the frame at hand off the stack (Wine's mark). The frames behind it are numbered anew, so the trail
@@ -107,14 +105,12 @@ WL_GLOBAL int wl_note_step(struct wl_scratch* s, struct wl_trail* trail, __u64 s
 WL_INLINE void wl_drop_frame(struct wl_trail_walk* walk) {
   if (walk->phase != WL_TRAIL_MET && walk->phase != WL_TRAIL_PASSED) return;
   walk->phase = WL_TRAIL_LOST;
+  walk->low_sp = WL_NEVER_SP;
   walk->followed--;
 }
 
 /* Must the next frame be looked for on the trail? */
-WL_INLINE int wl_is_near_trail(const struct wl_scratch* s) {
-  return s->trail.phase == WL_TRAIL_MET ||
-         (s->trail.phase == WL_TRAIL_SOUGHT && s->unwind.cursor.regs[WL_SP] >= s->trail.next_sp);
-}
+WL_INLINE int wl_is_near_trail(const struct wl_scratch* s) { return s->unwind.cursor.regs[WL_SP] > s->trail.low_sp; }
 
 /* Goes to the trail's first frame whose sp is not below the cursor's. 1 if the cursor is there. */
 WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
@@ -129,10 +125,11 @@ WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
   }
   walk->at = at;
   if (passed == WL_TRAIL_LOOP) return 0; /* the next call goes on */
-  walk->next_sp = WL_NEVER_SP;
+  walk->low_sp = WL_NEVER_SP;
   if (at >= WL_TRAIL_FRAMES) return 0;
   if (wl_is_at(cursor, trail, at)) {
     walk->phase = WL_TRAIL_MET;
+    walk->low_sp = 0;
     walk->met = at;
     walk->before = s->unwind.frames;
     walk->new_count = walk->count;
@@ -140,7 +137,7 @@ WL_GLOBAL int wl_seek_trail(struct wl_scratch* s, struct wl_trail* trail) {
   }
   if (wl_on_trail(trail, at)->sp == sp) at--;
   walk->at = at;
-  if (at < WL_TRAIL_FRAMES && ++walk->misses < WL_TRAIL_MISSES) walk->next_sp = wl_on_trail(trail, at)->sp;
+  if (at < WL_TRAIL_FRAMES && ++walk->misses < WL_TRAIL_MISSES) walk->low_sp = wl_on_trail(trail, at)->sp - 1;
   return 0;
 }
 
@@ -170,11 +167,13 @@ WL_GLOBAL __u32 wl_compare_trail(struct wl_scratch* s, struct wl_trail* trail, _
     const struct wl_trail_frame* next = wl_on_trail(trail, at);
     __s64 saved = next->saved;
     __u64 low = next->sp + saved, lower, upper;
-    if (saved == 0 || (__s64)next->frame < 0) break; /* plain steps lead to no frame that is exact */
+    /* `saved` is 0, or the frame is exact, to which no plain step leads. */
+    if ((__s64)(next->frame | ~(__u64)(saved | -saved)) < 0) break;
     end = WL_PIECE_FAR;
     if (wl_peek_pair(env, low, WL_TRAIL_UPPER(next->sp, low), &lower, &upper)) break;
     end = WL_PIECE_ENDS;
-    if (WL_STRIP(env, upper) != next->frame || (saved != -8 && lower != next->fp)) break;
+    __u64 is_fp = (__u64)((saved + 8) | -(saved + 8)) >> 63; /* the lower word, unless `saved` is -8 */
+    if ((WL_STRIP(env, upper) ^ next->frame) | ((lower ^ next->fp) & -is_fp)) break;
     wl_add_frame(&sum, on->frame);
     on = next;
     end = 0;
@@ -219,7 +218,10 @@ WL_GLOBAL int wl_follow_trail(struct wl_scratch* s, struct wl_trail* trail) {
   u->frames += passed;
   walk->followed += passed;
   walk->at = behind;
-  if (behind >= WL_TRAIL_FRAMES) walk->phase = WL_TRAIL_PASSED;
+  if (behind >= WL_TRAIL_FRAMES) {
+    walk->phase = WL_TRAIL_PASSED;
+    walk->low_sp = WL_NEVER_SP;
+  }
   return WL_NEEDS_STEP;
 }
 
@@ -231,6 +233,7 @@ WL_GLOBAL int wl_trail_round(struct wl_scratch* s, struct wl_trail* trail) {
   __u32 at = walk->at;
   if (at < WL_TRAIL_FRAMES && wl_is_at(&s->unwind.cursor, trail, at)) return wl_follow_trail(s, trail);
   walk->phase = WL_TRAIL_LOST;
+  walk->low_sp = WL_NEVER_SP;
   return WL_CONTINUE;
 }
 
@@ -268,15 +271,25 @@ WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
   return 0;
 }
 
-/* Puts the frames that the walk followed among its frames. */
-WL_GLOBAL int wl_take_followed(struct wl_scratch* s, struct wl_trail* trail) {
+#define WL_TRAIL_TAKEN 16u /* In a call; the verifier goes through every round of a loop. */
+
+/* Puts some of the frames that the walk followed among its frames, from the one of that number on. 1 if these were the
+ * last. */
+WL_GLOBAL int wl_take_some_followed(struct wl_scratch* s, struct wl_trail* trail, __u32 number) {
   if (!s || !trail) return 1;
   const struct wl_trail_walk* walk = &s->trail;
-  __u32 first = s->unwind.first + walk->before;
-  for (__u32 i = 0; i < WL_TRAIL_FRAMES; i++) {
-    __u32 at = walk->met - i;
-    if (i >= walk->followed || at >= WL_TRAIL_FRAMES) break;
-    s->frames[(first + i) & (WL_FRAME_SLOTS - 1)] = wl_on_trail(trail, at)->frame;
+  __u32 to = s->unwind.first + walk->before + number, at = walk->met - number, left = walk->followed - number;
+  for (__u32 i = 0; i < WL_TRAIL_TAKEN; i++, at--) {
+    if (i >= left || at >= WL_TRAIL_FRAMES) return 1;
+    s->frames[(to + i) & (WL_FRAME_SLOTS - 1)] = wl_on_trail(trail, at)->frame;
+  }
+  return walk->followed == number + WL_TRAIL_TAKEN;
+}
+
+WL_GLOBAL int wl_take_followed(struct wl_scratch* s, struct wl_trail* trail) {
+  if (!s || !trail) return 1;
+  for (__u32 number = 0; number < WL_TRAIL_FRAMES; number += WL_TRAIL_TAKEN) {
+    if (wl_take_some_followed(s, trail, number)) break;
   }
   return 0;
 }

@@ -55,7 +55,7 @@ struct wl_fresh_frame {
 
 /* A walk beside a trail. */
 struct wl_trail_walk {
-  __u64 next_sp;                                /* Below this sp the walk cannot meet the trail. */
+  __u64 low_sp;                                 /* Up to this sp the walk is not on the trail. */
   __u64 first_sp;                               /* Of the sampled frame. */
   __u32 phase;                                  /* wl_trail_phase */
   __u32 at;                                     /* The trail's frame that the walk has come to, or may come to next. */

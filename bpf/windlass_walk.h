@@ -99,13 +99,13 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
       .exact = cursor->exact,
   };
   struct wl_sum sum = u->sum;
-  __u64 next_sp = s->trail.phase == WL_TRAIL_SOUGHT ? s->trail.next_sp : WL_NEVER_SP;
+  __u64 low_sp = s->trail.low_sp;
   __u64 refused = u->keeps_x ? WL_MEMO_LOSES_X : 0;
   __u32 n = u->frames;
   int status = WL_CONTINUE;
   __u32 i;
   for (i = 0; i < WL_FRAMES_A_ROUND; i++) {
-    if (fast.sp >= next_sp) break;
+    if (fast.sp > low_sp) break;
     if (n >= u->frame_limit) {
       status = WL_END_DEPTH;
       break;
@@ -137,6 +137,15 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   return status;
 }
 
+/* What a step from `sp` leaves to do: it came to `status`, and began with so many frames. Returns the walk's status. */
+WL_GLOBAL int wl_after_step(struct wl_scratch* s, struct wl_trail* trail, __u64 sp, __u32 frames, int status) {
+  if (!s || !trail) return WL_END_INTERNAL;
+  if (s->unwind.frames != frames) wl_drop_frame(&s->trail);
+  if (s->unwind.taken_count && wl_keep_words(s)) return WL_END_NO_ROW;
+  if (status == WL_CONTINUE) wl_note_step(s, trail, sp);
+  return status;
+}
+
 /* Runs many steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
  * loop in a function of its own makes two short loops. Returns 0 while there is a caller; else u->end says why not. */
 #define WL_ROUNDS_A_RUN 64
@@ -145,26 +154,23 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
 
 WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
   if (!s || !memo || !trail) return 1;
+  int status = WL_CONTINUE;
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
-    int status = wl_is_near_trail(s) ? wl_trail_round(s, trail) : wl_walk_round(s, memo);
+    status = wl_is_near_trail(s) ? wl_trail_round(s, trail) : wl_walk_round(s, memo);
     if (status == WL_NEEDS_STEP) {
       __u64 sp = s->unwind.cursor.regs[WL_SP];
       __u32 frames = s->unwind.frames;
-      status = wl_step(&s->unwind, memo);
-      if (s->unwind.frames != frames) wl_drop_frame(&s->trail);
-      if (s->unwind.taken_count && wl_keep_words(s)) status = WL_END_NO_ROW;
-      if (status == WL_CONTINUE) wl_note_step(s, trail, sp);
+      status = wl_after_step(s, trail, sp, frames, wl_step(&s->unwind, memo));
     }
-    /* The code that runs at the kernel's initial sp has no caller: the arguments of the program lie there (psABI figure
-     * 3.9). */
-    if (status == WL_END_GUESSED && s->unwind.cursor.regs[WL_SP] == s->stack_top) status = WL_END_COMPLETE;
-    if (status == WL_END_COMPLETE && s->unwind.certainty == WL_GUESSED) status = WL_END_GUESSED;
-    if (status != WL_CONTINUE) {
-      s->unwind.end = status;
-      return 1;
-    }
+    if (status != WL_CONTINUE) break;
   }
-  return 0;
+  if (status == WL_CONTINUE) return 0;
+  /* The code that runs at the kernel's initial sp has no caller: the arguments of the program lie there (psABI figure
+   * 3.9). */
+  if (status == WL_END_GUESSED && s->unwind.cursor.regs[WL_SP] == s->stack_top) status = WL_END_COMPLETE;
+  if (status == WL_END_COMPLETE && s->unwind.certainty == WL_GUESSED) status = WL_END_GUESSED;
+  s->unwind.end = status;
+  return 1;
 }
 
 /* Unwinds the stack from the cursor to its end, u->end. `trail` is the thread's last walk, and becomes this one. */

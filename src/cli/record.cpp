@@ -112,6 +112,27 @@ void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, 
   (void)file.write(without_locks, &given_up);
 }
 
+// The status of the recording, whose profile is written then.
+int finish(const RecordArguments& arguments, const ProfileFile& file, const profile::Profile& profile,
+           profiler::Recorder& recorder) {
+  say_silent();
+  print_summary(recorder, profile, arguments.verbose);
+  const int written = write_profile(file, profile);
+  profiler::ChildCommand* command = recorder.command();
+  const int of_command = command == nullptr ? kDone : command_status(*command);
+  return command == nullptr || written == kRefused ? written : of_command;
+}
+
+// In the middle of naming, on another thread.
+int finish_without_names(const RecordArguments& arguments, const ProfileFile& file, profiler::Recorder& recorder,
+                         ProgressLine& line) {
+  profile::Profile profile = recorder.profile();
+  if (has_locks(arguments.recorder.events)) profiler::take_locks(profile, arguments.recorder.events);
+  line.clear();
+  say("windlass: interrupted while naming addresses: they are written without names, which windlass report finds\n");
+  return finish(arguments, file, profile, recorder);
+}
+
 void show_live(LivePage& live, const profiler::RecordingProgress& progress, profiler::Recorder& recorder,
                ProgressLine& line) {
   const bool begun = live.begun();
@@ -190,10 +211,14 @@ int record(RecordArguments& arguments) {
     line.clear();
     return refuse_recording("record", run.error(), arguments.verbose);
   }
-  signals.release();
+  signals.forget();
   profile::Profile profile = (*recorder)->profile();
   if (!arguments.no_symbols) {
     line.note("naming addresses");
+    const EndedBySignal impatient(signals.descriptor(), [&] {
+      signals.release();
+      return finish_without_names(arguments, file, **recorder, line);
+    });
     symbols::SymbolizeOptions options;
     options.kernel = kernel ? &*kernel : nullptr;
     options.pdb_files = arguments.pdb.files;
@@ -203,13 +228,9 @@ int record(RecordArguments& arguments) {
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }
+  signals.release();
   line.clear();
-  say_silent();
-  print_summary(**recorder, profile, arguments.verbose);
-  const int written = write_profile(file, profile);
-  profiler::ChildCommand* command = (*recorder)->command();
-  const int of_command = command == nullptr ? kDone : command_status(*command);
-  const int status = command == nullptr || written == kRefused ? written : of_command;
+  const int status = finish(arguments, file, profile, **recorder);
   if (*live) (*live)->end();
   if (!*live || profile.samples.empty()) return status;
   const int viewed = view(profile, file.name(), {}, ServedBefore{(*live)->server(), (*live)->next_version()});

@@ -33,8 +33,14 @@ bool is_another_kind(const std::vector<std::string>& command) {
   return access(path.c_str(), X_OK) != 0 && say_other_kind(command.front(), "record");
 }
 
+EndedBySignal::EndedBySignal(int signals, Last last)
+    : last_(std::move(last)), over_(eventfd(0, EFD_CLOEXEC)), thread_([this, signals] { wait(signals); }) {}
+
 EndedBySignal::EndedBySignal(int signals, std::string message)
-    : message_(std::move(message)), over_(eventfd(0, EFD_CLOEXEC)), thread_([this, signals] { wait(signals); }) {}
+    : EndedBySignal(signals, [message = std::move(message)] {
+        say_text(message);
+        return static_cast<int>(kFoundWrong);
+      }) {}
 
 EndedBySignal::~EndedBySignal() {
   (void)eventfd_write(over_, 1);
@@ -46,8 +52,7 @@ void EndedBySignal::wait(int signals) const {
   pollfd wanted[2] = {{signals, POLLIN, 0}, {over_, POLLIN, 0}};
   while (poll(wanted, 2, -1) < 0 && errno == EINTR) continue;
   if (wanted[0].revents == 0 || wanted[1].revents != 0) return;
-  say_text(message_);
-  _exit(kFoundWrong);
+  _exit(last_());
 }
 
 void open_standard_files() {

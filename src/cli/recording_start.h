@@ -1,6 +1,7 @@
 // What `record` and `top` do before the first sample, and when a command outlives the recording.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,10 +18,13 @@ int refuse_recording(std::string_view command, const std::string& text);
 // With the kind of refusal as a word for programs. If `verbose`, with all that libbpf and the verifier said.
 int refuse_recording(std::string_view command, const profiler::SystemError& error, bool verbose);
 
-// Before sampling there is nothing to keep: a signal ends the program at once, whatever the system is asked for then.
+// As long as this lives, a signal ends the program at once, whatever the system is asked for then.
 class EndedBySignal {
  public:
-  // `signals`: readable once one has come. `message`: said then.
+  using Last = std::function<int()>;
+  // `signals`: readable once one has come. `last` is done then, on a thread of its own, and gives the exit status.
+  EndedBySignal(int signals, Last last);
+  // Before sampling there is nothing to keep. `message`: said then.
   EndedBySignal(int signals, std::string message);
   ~EndedBySignal();
   EndedBySignal(const EndedBySignal&) = delete;
@@ -29,7 +33,7 @@ class EndedBySignal {
  private:
   void wait(int signals) const;
 
-  std::string message_;
+  Last last_;
   int over_;
   std::thread thread_;
 };

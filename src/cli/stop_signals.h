@@ -32,10 +32,14 @@ class StopSignals {
       (info.ssi_signo == SIGHUP ? hangup : other) = true;
     return hangup && !other;
   }
-  // From here on the second signal kills, as an impatient user expects.
-  void release() {
+  // The descriptor is readable again once another signal has come.
+  void forget() {
     signalfd_siginfo info;
     while (read(descriptor(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
+  }
+  // From here on the next signal kills, as an impatient user expects.
+  void release() {
+    forget();
     sigprocmask(SIG_UNBLOCK, &set_, nullptr);
   }
 

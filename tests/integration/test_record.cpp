@@ -1,8 +1,11 @@
 // `windlass record` as its users meet it: a whole recording of a known program, and everything that can go wrong.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -344,6 +347,31 @@ TEST_F(Record, InterruptKeepsTheData) {
     EXPECT_GT(count(read()).chain, 20u) << text(log());
     fs::remove(profile_path());
   }
+}
+
+// A server of debug files that takes a connection and never answers holds the naming of the shell's addresses.
+TEST_F(Record, ASecondInterruptWritesWithoutNames) {
+  const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(server, reinterpret_cast<sockaddr*>(&address), size) | listen(server, 64), 0);
+  ASSERT_EQ(getsockname(server, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::setenv("DEBUGINFOD_URLS", fmt::format("http://127.0.0.1:{}/", ntohs(address.sin_port)).c_str(), 1);
+  ::setenv("DEBUGINFOD_CACHE_PATH", (folder_ / "cache").c_str(), 1);
+  Process recorder(record({"--", "/bin/sh", "-c", "while :; do :; done"}), log());
+  wait_for_checkpoint();
+  recorder.signal(SIGINT);
+  pollfd asked{server, POLLIN, 0};
+  ASSERT_EQ(poll(&asked, 1, 60'000), 1) << "nobody asks for debug information: " << text(log());
+  recorder.signal(SIGINT);
+  EXPECT_EQ(recorder.wait(), 0) << text(log());
+  for (const char* name : {"DEBUGINFOD_URLS", "DEBUGINFOD_CACHE_PATH"}) ::unsetenv(name);
+  close(server);
+  for (const std::string said : {"interrupted while naming addresses", "with complete stacks", "wrote /"})
+    EXPECT_NE(text(log()).find(said), std::string::npos) << text(log());
+  const Profile profile = read();
+  EXPECT_GT(count(profile).all, 100u) << text(log());
+  for (const auto& location : profile.locations) EXPECT_TRUE(location.lines.empty());
 }
 
 // Somewhere between the program's first instruction and its first sample: where depends on the machine.

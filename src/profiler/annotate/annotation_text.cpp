@@ -115,7 +115,7 @@ class TextForm {
                               shorten_name(part.function.empty() ? "(no name)" : part.function,
                                            room(kMargin + 20 + module.size())))));
     if (part.architecture == Architecture::kAArch64 && !has_aarch64_disassembler())
-      note("this build shows words in place of instructions: it has no disassembler for AArch64");
+      note("words stand in place of instructions: there is no disassembler for AArch64 here");
     const std::vector<std::string> lanes = jump_lanes(part.lines);
     const auto shown_lines =
         lines_to_show(part.lines.size(), options_.near, [&](std::size_t i) { return part.lines[i].weight.total != 0; });

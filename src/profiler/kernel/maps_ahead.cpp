@@ -20,27 +20,29 @@ int make(const bpf_map* map, int inner = 0) {
 
 }  // namespace
 
-MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks) {
+MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks) : chunks_(chunks) {
   for (bpf_map* map : maps) made_.emplace_back(map, -1);
-  made_.emplace_back(chunks, -1);
   thread_ = std::thread([this] { make_chunks(); });
 }
 
+void MapsAhead::make_some() {
+  for (std::size_t i = next_++; i < made_.size(); i = next_++) made_[i].second = make(made_[i].first);
+}
+
 void MapsAhead::make_chunks() {
-  for (auto& [map, descriptor] : made_)
-    if (map != made_.back().first) descriptor = make(map);
-  auto& [chunks, array] = made_.back();
-  chunk_ = make(bpf_map__inner_map(chunks));
-  if (chunk_ >= 0) array = make(chunks, chunk_);
+  chunk_ = make(bpf_map__inner_map(chunks_));
+  if (chunk_ >= 0) array_ = make(chunks_, chunk_);
+  make_some();
   all_made_.set_value();
   const int first = 0;
-  if (array >= 0 && bpf_map_update_elem(array, &first, &chunk_, BPF_ANY) == 0) return;
+  if (array_ >= 0 && bpf_map_update_elem(array_, &first, &chunk_, BPF_ANY) == 0) return;
   if (chunk_ >= 0) close(std::exchange(chunk_, -1));
 }
 
 MapsAhead::~MapsAhead() {
   if (thread_.joinable()) thread_.join();
   if (chunk_ >= 0) close(chunk_);
+  if (array_ >= 0) close(array_);
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) close(descriptor);
 }
@@ -51,7 +53,9 @@ int MapsAhead::take_chunk() {
 }
 
 void MapsAhead::give() {
+  make_some();
   all_made_.get_future().wait();
+  if (array_ >= 0) (void)bpf_map__reuse_fd(chunks_, array_);
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) (void)bpf_map__reuse_fd(map, descriptor);
 }

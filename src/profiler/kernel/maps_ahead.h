@@ -1,7 +1,10 @@
 // Makes maps of an opened object on a thread of its own, while types are read and programs are verified. The kernel
-// clears tens of megabytes, and a map that is put into an array of maps takes a grace period of RCU: up to 20 ms.
+// clears tens of megabytes, and a map that is put into an array of maps takes a grace period of RCU: up to 20 ms. Once
+// the types are read, the caller's thread makes some of the maps, too.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <future>
 #include <initializer_list>
 #include <utility>
@@ -21,16 +24,20 @@ class MapsAhead {
   MapsAhead(const MapsAhead&) = delete;
   MapsAhead& operator=(const MapsAhead&) = delete;
 
-  // Waits for the maps, and gives them to the object. A map that could not be made is left to the object, which says
-  // why.
+  // Makes those that are not begun, waits for the others, and gives all to the object. A map that could not be made is
+  // left to the object, which says why.
   void give();
   // Waits until the first chunk lies in the array. The caller closes the descriptor; negative: there is none.
   [[nodiscard]] int take_chunk();
 
  private:
   void make_chunks();
+  void make_some();
 
-  std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors; the array of maps is the last
+  std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors
+  std::atomic<std::size_t> next_ = 0;           // of those
+  bpf_map* chunks_;
+  int array_ = -1;
   int chunk_ = -1;
   std::promise<void> all_made_;
   std::thread thread_;  // last: it uses the others
