@@ -304,6 +304,7 @@ std::string packed_profile(const profile::Profile& profile, const HtmlOptions& o
     json.begin_object();
     json.member("version", options.live->version);
     json.member("running", options.live->running);
+    json.member("file", options.live->file);
     json.end_object();
   };
   return packed_data(profile, options.first.value_or(shown_by_default(profile)), more);

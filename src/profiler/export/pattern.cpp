@@ -123,8 +123,14 @@ Pattern::~Pattern() {
 
 bool Pattern::fits(const std::string& name) const {
   if (!error_.empty()) return false;
-  regmatch_t whole{.rm_so = 0, .rm_eo = static_cast<regoff_t>(name.size())};  // a name may have zeroes in it
-  return ::regexec(&compiled_, name.c_str(), 0, &whole, REG_STARTEND) == 0;
+  for (std::size_t begin = 0;; begin += kPiece - kOverlap) {
+    const std::size_t end = std::min(name.size(), begin + kPiece);
+    // A name may have zeroes in it.
+    regmatch_t piece{.rm_so = static_cast<regoff_t>(begin), .rm_eo = static_cast<regoff_t>(end)};
+    const int flags = REG_STARTEND | (end < name.size() ? REG_NOTEOL : 0);
+    if (::regexec(&compiled_, name.c_str(), 0, &piece, flags) == 0) return true;
+    if (end == name.size()) return false;
+  }
 }
 
 }  // namespace windlass::exporter

@@ -15,6 +15,9 @@ class Pattern {
  public:
   static constexpr std::size_t kMostNested = 64;    // brackets within brackets
   static constexpr std::size_t kMostCopied = 2048;  // characters, once repetitions are written out
+  // regexec() can take time with the square of a text's length. So longer names are searched in pieces, each of which
+  // begins in the one before. A longer match than the overlap may not be found there.
+  static constexpr std::size_t kPiece = 4096, kOverlap = 2048;
 
   explicit Pattern(const std::string& text);
   ~Pattern();

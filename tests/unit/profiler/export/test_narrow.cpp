@@ -128,6 +128,27 @@ TEST(Narrow, RefusesPatternsThatTakeTooMuch) {
   EXPECT_FALSE(Pattern("a{3000}").fits("a"));
 }
 
+TEST(Pattern, LongNamesAreSearchedInPieces) {
+  constexpr std::size_t kStep = Pattern::kPiece - Pattern::kOverlap;
+  const std::string plain(3 * Pattern::kPiece + 100, 'a');
+  const auto with = [&](std::size_t at, std::string_view text) {
+    return std::string(plain).replace(at, text.size(), text);
+  };
+  const Pattern needle("n[e]*dle"), begins("^needle"), ends("needle$");
+  EXPECT_FALSE(needle.fits(plain));
+  for (const std::size_t edge : {kStep, Pattern::kPiece, 2 * Pattern::kPiece, plain.size() - 6})
+    for (std::size_t at = edge - 8; at <= edge + 2 && at + 6 <= plain.size(); ++at) {
+      EXPECT_TRUE(needle.fits(with(at, "needle"))) << at;
+      EXPECT_FALSE(begins.fits(with(at, "needle"))) << at;
+      EXPECT_EQ(ends.fits(with(at, "needle")), at + 6 == plain.size()) << at;
+    }
+  EXPECT_TRUE(begins.fits(with(0, "needle")));
+  const auto apart = [&](std::size_t distance) { return with(kStep - 1, "x").replace(kStep - 1 + distance, 1, "y"); };
+  EXPECT_TRUE(Pattern("x.*y").fits(apart(Pattern::kOverlap)));
+  EXPECT_FALSE(Pattern("x.*y").fits(apart(Pattern::kPiece)));
+  EXPECT_TRUE(Pattern("^x.*y$").fits("x" + std::string(Pattern::kPiece - 2, 'a') + "y")) << "one piece";
+}
+
 TEST(Narrow, CommentsSayIt) {
   Profile p = calls();
   ASSERT_FALSE(narrow(p, {.processes = {"1"}, .modules = {"prog"}, .focus = "run", .callers_of = "run"}).has_value());
