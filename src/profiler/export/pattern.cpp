@@ -45,16 +45,19 @@ class PatternSize {
  private:
   struct Level {
     std::size_t sum = 0, last = 0;  // `last`: what a repetition repeats
+    int repetitions = 0;            // of the last, one behind the other
   };
 
   void add(std::size_t size) {
     levels_.back().last = size;
+    levels_.back().repetitions = 0;
     levels_.back().sum += size;
   }
   // Both are at most kMostCopied, and 32768: there is no overflow.
   void repeat(std::size_t times) {
     Level& level = levels_.back();
     if (level.last == 0) add(1);  // an operator that may be taken as a character
+    ++level.repetitions;
     level.sum += level.last * (times - 1);
     level.last *= times;
   }
@@ -79,14 +82,17 @@ class PatternSize {
     } else if (c == '+') {
       repeat(2);  // as one and any number
     } else if (c == '{') {
-      return interval();
-    } else if (c != '*' && c != '?') {
+      interval();
+    } else if (c == '*' || c == '?') {
+      repeat(1);
+    } else {
       add(1);
     }
-    return nullptr;
+    return levels_.back().repetitions > Pattern::kMostRepeated ? "a repetition of repetitions of a repetition"
+                                                               : nullptr;
   }
   // {m}, {m,} or {m,n}: the last of m copies is repeated, too.
-  const char* interval() {
+  void interval() {
     std::size_t most = 0;
     while (at_ < text_.size() && text_[at_] != '}') {
       std::size_t number = 0;
@@ -98,7 +104,6 @@ class PatternSize {
     }
     ++at_;
     repeat(most + 1);
-    return nullptr;
   }
 
   std::string_view text_;

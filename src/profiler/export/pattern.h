@@ -13,6 +13,7 @@ namespace windlass::exporter {
 // back references: they take exponential time.
 class Pattern {
  public:
+  static constexpr int kMostRepeated = 2;           // as of a+?: regcomp() recurses for each
   static constexpr std::size_t kMostNested = 64;    // brackets within brackets
   static constexpr std::size_t kMostCopied = 2048;  // characters, once repetitions are written out
   // regexec() can take time with the square of a text's length. So longer names are searched in pieces, each of which

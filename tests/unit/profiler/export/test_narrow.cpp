@@ -119,10 +119,13 @@ TEST(Narrow, RefusesPatternsThatTakeTooMuch) {
   EXPECT_EQ(problem("(a{1,255}){1,6}"), "");
   EXPECT_EQ(problem("([[:alpha:](]|[](]|\\()x{3}y{2,}.*z+(a|b)?"), "");
   EXPECT_EQ(problem("[^]](a)"), "");
-  for (const char* large :
-       {"((a{1,255}){1,255}){1,20}", "(((a{1,255}){1,255}){1,60})", "a{3000}", "(a{100,}){50}", "a++++++++++++",
-        "a{9}{9}{9}{9}", "[[:alpha:]]{255}{255}", "[])]{2047}b(a){100}", "(([)]{200}){200})", "({1}{255}{255})"})
+  for (const char* large : {"((a{1,255}){1,255}){1,20}", "(((a{1,255}){1,255}){1,60})", "a{3000}", "(a{100,}){50}",
+                            "((((((a++)++)++)++)++)++)++", "(a{9}{9}){9}{9}", "[[:alpha:]]{255}{255}",
+                            "[])]{2047}b(a){100}", "(([)]{200}){200})", "({255}{255})"})
     EXPECT_EQ(problem(large), "more than 2048 characters with all repetitions") << large;
+  EXPECT_EQ(problem("a+?b*?c{2}?"), "");
+  for (const char operation : {'*', '?', '+'})
+    EXPECT_EQ(problem("a" + std::string(3000, operation)), "a repetition of repetitions of a repetition");
   EXPECT_EQ(problem("(a*)*(b*)*\\1\\2x"), "there are no back references");
   EXPECT_NE(problem("a\\"), "") << "nothing behind the last backslash";
   EXPECT_FALSE(Pattern("a{3000}").fits("a"));
