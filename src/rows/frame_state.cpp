@@ -105,7 +105,10 @@ Expected<void> FrameState::restore(const prologue::Save& save, std::uint32_t whe
     if (reg == prologue::kNoRegister) continue;
     const auto found = std::find_if(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.reg == reg; });
     if (found == saved_.end() || found->depth + offset != depth_)
-      return fail(ErrorCode::kMalformed, "epilogue restores a register from where it was not saved", where, reg);
+      return fail(ErrorCode::kMalformed,
+                  "epilogue restores a register from where it was not saved: a Save counts from sp as it is when the "
+                  "instruction runs",
+                  where, reg);
     saved_.erase(found);
     if (pointer_ && pointer_->reg == reg) pointer_.reset();
     offset += width(architecture_, reg);

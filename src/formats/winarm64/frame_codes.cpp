@@ -59,7 +59,7 @@ Expected<UnwindCode> code_for(const prologue::Action& action, std::uint32_t wher
 Expected<void> check_instruction(std::uint32_t end, std::uint32_t previous) {
   if (end % 4 != 0) return fail(ErrorCode::kMalformed, "instruction does not end at a multiple of 4", end, end);
   if (end < previous + 4)
-    return fail(ErrorCode::kMalformed, "op does not correspond to one instruction of 4 bytes", end, previous);
+    return fail(ErrorCode::kMalformed, "each op has one instruction of 4 bytes: a Save can allocate, too", end, previous);
   return {};
 }
 
@@ -118,7 +118,9 @@ Expected<prologue::Action> combined(const std::vector<prologue::Op>& undone, std
     } else if (sum != nullptr && std::holds_alternative<prologue::SetFramePointer>(next)) {
       whole = next;
     } else {
-      return fail(ErrorCode::kUnsupported, "no one instruction takes back all of this", where);
+      return fail(ErrorCode::kUnsupported,
+                  "one instruction takes back allocations, or a Save and then allocations: list the rest at other ends",
+                  where);
     }
   }
   return whole;
