@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/frame_codes.h"
 #include "formats/winarm64/lower.h"
 #include "image.h"
 #include "support/described_states.h"
@@ -99,6 +100,96 @@ std::vector<Described> prologues() {
       {"the return frees", of({{4, Allocate{16}}}, {{100, 104, {{104, Allocate{16}}}}}),
        "last instruction of an epilogue must be one that takes nothing back"},
   };
+}
+
+// The SVE registers that Windows' functions preserve, above the frame record: as clang lays frames out.
+Prologue scalable() {
+  constexpr RegisterNumber kP4 = 52, kP15 = 63, kZ8 = 104, kZ23 = 119;
+  Prologue f = whole({{4, Allocate{16}},
+                      {8, AllocateVectors{18}},
+                      {12, SaveVector{kP4}},
+                      {16, SaveVector{kP15, 11}},
+                      {20, SaveVector{kZ8, 2}},
+                      {24, SaveVector{kZ23, 17}}});
+  return f;
+}
+
+// The codes are those that clang 22 makes of .seh_allocz, .seh_save_preg and .seh_save_zreg.
+TEST(WinArm64Prologues, SveRegisters) {
+  const auto written = write(scalable(), {.function = kCode, .info = kXdata});
+  ASSERT_TRUE(written) << written.error().text();
+  std::vector<unsigned> bytes;
+  for (const std::byte byte : written->bytes) bytes.push_back(std::to_integer<unsigned>(byte));
+  const std::vector<unsigned> codes{0xe7, 0x0f, 0xd1, 0xe7, 0x00, 0xc2, 0xe7, 0x1f,
+                                    0xcb, 0xe7, 0x14, 0xc0, 0xdf, 0x12, 0x01, 0xe4};
+  ASSERT_EQ(bytes.size(), 4 + codes.size());
+  EXPECT_EQ(std::vector<unsigned>(bytes.begin() + 4, bytes.end()), codes);
+  // And back.
+  const std::vector<std::uint8_t> info(bytes.begin(), bytes.end());
+  const auto record = parse_record(ByteView(std::span<const std::uint8_t>(info)), kXdata);
+  ASSERT_TRUE(record);
+  const auto again = prologue_of(*record);
+  ASSERT_TRUE(again) << again.error().text();
+  const auto same = write(*again, {.function = kCode, .info = kXdata});
+  ASSERT_TRUE(same) << same.error().text();
+  EXPECT_EQ(same->bytes, written->bytes);
+}
+
+// The length of a vector is no constant, so no row has what lies behind vectors. Both ways to rows say so.
+TEST(WinArm64Prologues, NoRowBehindSveVectors) {
+  constexpr const char* kReason = "no row: sp and pc lie behind SVE vectors, whose length is not known";
+  const auto rows = rows_of(scalable());
+  ASSERT_FALSE(rows);
+  EXPECT_EQ(rows.error().what, std::string(kReason));
+  EXPECT_EQ(rows.error().where, 8U);
+  // Before the vectors, and where x29 leads past them, rows are as of other frames. d8 is lost: z8 lies behind bytes
+  // and vectors.
+  Prologue f =
+      of({{4, Save{29, 0, 16, 30}}, {8, SetFramePointer{29}}, {12, AllocateVectors{1}}, {16, SaveVector{104}}});
+  const auto found = rows_of(f);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->back().cfa, CfaRule::at(29, 16));
+  ASSERT_NE(found->back().registers.find(72), nullptr);
+  EXPECT_TRUE(found->back().registers.find(72)->is(RegisterRule::kUndefined));
+  const auto written = write(f, {.function = kCode, .info = kXdata});
+  ASSERT_TRUE(written) << written.error().text();
+  std::vector<std::uint8_t> info;
+  for (const std::byte byte : written->bytes) info.push_back(std::to_integer<std::uint8_t>(byte));
+  const TestImage image(info, written->entries);
+  const Functions functions = image.functions();
+  FrameRow row;
+  ASSERT_TRUE(RowEvaluator(functions).row_at(written->entries[0], kCode + 100, row));
+  EXPECT_EQ(row.cfa, found->back().cfa);
+  EXPECT_EQ(row.return_address, found->back().return_address);
+}
+
+TEST(WinArm64Prologues, SveRules) {
+  constexpr RegisterNumber kZ8 = 104, kZ9 = 105, kZ24 = 120;
+  const prologue::Op two{4, AllocateVectors{2}};
+  const std::vector<Described> refused = {
+      {"", of({{4, SaveVector{kZ8}}}), "outside of the vectors at sp"},
+      {"", of({two, {8, SaveVector{kZ8, 2}}}), "outside of the vectors at sp"},
+      {"", of({two, {8, Allocate{16}}, {12, SaveVector{kZ8}}}), "outside of the vectors at sp"},
+      {"", of({two, {8, SaveVector{kZ8}}, {12, SaveVector{kZ9}}}), "saved where another one is"},
+      {"", of({two, {8, SaveVector{kZ8}}, {12, SaveVector{kZ8, 1}}}), "saved twice"},
+      {"", of({two, {8, Save{19, 0, 0, 20}}}), "across SVE vectors"},
+      {"", of({two, {8, Save{kZ8}}}), "SVE registers are saved by SaveVector"},
+      {"", of({two, {8, SaveVector{19}}}), "saves z and p registers of SVE"},
+      {"", of({two, {8, SaveVector{kZ24}}}), "SVE register or offset is out of reach of its code"},
+      {"", of({{4, AllocateVectors{0}}}), "allocation of no SVE vectors"},
+      {"", of({{4, AllocateVectors{256}}}), "size is larger than its code can hold"},
+      {"", of({two, {8, Allocate{16}}}, {{148, 160, {{152, AllocateVectors{2}}, {156, Allocate{16}}}}}),
+       "frees SVE vectors that are not at sp"},
+      {"", of({two, {8, SaveVector{kZ8}}}, {{148, 160, {{152, SaveVector{kZ8, 1}}, {156, AllocateVectors{2}}}}}),
+       "SaveVector counts from sp as it is when the instruction runs"},
+  };
+  for (const Described& one : refused) {
+    const auto written = write(one.prologue);
+    ASSERT_FALSE(written) << one.rule;
+    EXPECT_NE(written.error().text().find(one.rule), std::string::npos) << written.error().text();
+  }
+  Prologue x64{.code_size = 40, .ops = {two}};
+  EXPECT_EQ(prologue::check(x64).error().text(), "0x4: SVE vectors are those of AArch64");
 }
 
 // The rows of the written codes, by instruction.
