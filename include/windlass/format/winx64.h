@@ -1,6 +1,6 @@
 // Writes Windows x64 unwind information from a Prologue: bytes for code made at run time or for an object file, or
 // directives for an assembler. Specifications: "x64 exception handling" (Microsoft); for version 2, LLVM and .NET's
-// unwinder.
+// unwinder; for version 3, "x64 unwind information v3" (Microsoft), a preview.
 //
 // For example:
 //
@@ -44,7 +44,8 @@ struct RuntimeFunction {
 
 // Options of write() and Writer.
 struct WriteOptions {
-  // 2 describes the epilogues too. For 1, Windows finds epilogues by decoding instructions.
+  // 2 and 3 describe the epilogues too. 3 is a preview of Microsoft's, which few systems know. For 1, Windows finds
+  // epilogues by decoding instructions.
   std::uint8_t version = 1;
   // Saved registers keep their values until the prologue's end, as in the code of all compilers. So the unwind code of
   // a save may have a later offset than the save. A save to the home area before rsp has arrived gets the offset at

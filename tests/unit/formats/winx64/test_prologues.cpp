@@ -156,7 +156,8 @@ void expect_described(const Prologue& f, const Written& written) {
 TEST(WinX64Prologues, WrittenOrRefusedByARule) {
   for (const Case& one : cases()) {
     SCOPED_TRACE(one.name);
-    for (const std::uint8_t version : {1, 2}) {
+    for (const std::uint8_t version : {1, 2, 3}) {
+      if (*one.rule != 0 && version == 3) continue;  // it has few rules
       const auto written = write(one.described, {.version = version, .function = kCode, .info = kInfo});
       if (*one.rule != 0) {
         ASSERT_FALSE(written);
