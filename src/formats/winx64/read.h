@@ -281,7 +281,7 @@ Expected<void> each_descriptor(ByteView pool, std::uint64_t at, unsigned count, 
 class Functions {
  public:
   explicit Functions(const image::PeImage& image)
-      : image_(&image), table_(image.is_x64_format() ? image.exception_directory() : ByteView(), 12), identity_(next_identity()) {}
+      : image_(&image), table_(image.x64_functions(), 12), identity_(next_identity()) {}
 
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
   [[nodiscard]] const image::FunctionTable& table() const { return table_; }
