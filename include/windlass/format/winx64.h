@@ -82,6 +82,14 @@ struct Written {
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {},
                                       std::span<const std::byte> code = {});
 
+// Calls behind which an epilogue follows at once, as offsets of the return addresses, ascending. At such an address
+// Windows takes the frame for one that is being left. So the handler is not asked about exceptions from the call. The
+// remedy is a nop behind the call, in front of `add rsp` or the pops. Compilers do so.
+//
+// For example, the code of a function with a handler: call f; add rsp, 40; ret. The result is the offset of the add.
+// Empty without a handler, or if `code` is not prologue.code_size bytes. Thread-safe; allocates.
+[[nodiscard]] std::vector<std::uint32_t> handlers_not_asked(const Prologue& prologue, std::span<const std::byte> code);
+
 // Writes many functions with a run of bytes. Equal UNWIND_INFOs are written once. So thousands of functions of a few
 // shapes (interpreters, builtins, stubs) take little more than their entries. Chained entries are not shared, as they
 // name their function.

@@ -172,5 +172,27 @@ TEST(WinX64Prologues, WrittenOrRefusedByARule) {
   EXPECT_EQ(cases().size(), 35U);
 }
 
+// sub rsp, 40; call f; add rsp, 40; ret.
+TEST(WinX64Prologues, HandlersThatAreNotAsked) {
+  const auto offsets = [](std::vector<std::uint8_t> between, bool handled, std::vector<std::uint8_t> exit = {0xc3}) {
+    std::vector<std::uint8_t> code{0x48, 0x83, 0xec, 40, 0xe8, 1, 2, 3, 4};
+    code.insert(code.end(), between.begin(), between.end());
+    const auto at = static_cast<std::uint32_t>(code.size());
+    code.insert(code.end(), {0x48, 0x83, 0xc4, 40});
+    code.insert(code.end(), exit.begin(), exit.end());
+    Prologue f{.code_size = static_cast<std::uint32_t>(code.size()), .ops = {{4, Allocate{40}}}};
+    f.epilogues = {{at, f.code_size, {{at + 4, Allocate{40}}}}};
+    if (handled) f.handler = Handler{};
+    return handlers_not_asked(f, std::as_bytes(std::span(code)));
+  };
+  EXPECT_EQ(offsets({}, true), std::vector<std::uint32_t>{9});
+  EXPECT_TRUE(offsets({0x90}, true).empty());                                          // call; nop
+  EXPECT_TRUE(offsets({}, false).empty());                                             // nobody would be asked
+  EXPECT_TRUE(offsets({0x33, 0xc0}, true).empty());                                    // call; xor eax, eax
+  EXPECT_EQ(offsets({}, true, {0xe9, 0, 0, 0, 0x10}), std::vector<std::uint32_t>{9});  // a tail call
+  EXPECT_TRUE(offsets({}, true, {0xeb, 0xf4}).empty());                                // back into the function
+  EXPECT_EQ(offsets({0xff, 0xd0}, true), std::vector<std::uint32_t>{11});              // call rax
+}
+
 }  // namespace
 }  // namespace windlass::winx64
