@@ -4,7 +4,7 @@
 //
 // Offsets into code count bytes from the function's begin. Registers are DWARF numbers:
 // - x86-64 (System V psABI, figure 3.36): 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8-15, 17-32 xmm0-15.
-// - AArch64 (AADWARF64, table 1): 0-30 x, 31 sp, 64-95 v.
+// - AArch64 (AADWARF64, table 1): 0-30 x, 31 sp, 48-63 p, 64-95 v, 96-127 z.
 //
 // For example, a function that begins with push rbx; sub rsp, 32:
 //
@@ -58,7 +58,18 @@ struct SignReturnAddress {};
 struct MachineFrame {
   bool error_code = false;
 };
-using Action = std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, MachineFrame>;
+// AArch64 SVE: makes the frame larger by whole vectors, whose length only the processor knows.
+struct AllocateVectors {
+  std::uint32_t count;
+};  // addvl sp, sp, #-count
+// AArch64 SVE: saves a z or p register, which AllocateVectors has made room for. `offset` counts lengths of what is
+// saved: a p register has an eighth of a vector.
+struct SaveVector {
+  RegisterNumber reg;
+  std::uint32_t offset = 0;
+};  // str z8, [sp, #offset, mul vl]
+using Action =
+    std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, MachineFrame, AllocateVectors, SaveVector>;
 
 // Saves a register by x86-64 `push`, or by AArch64 `str reg, [sp, #-16]!` with a size of 16.
 [[nodiscard]] constexpr Save push(RegisterNumber reg, std::uint32_t size = 8) { return {reg, 0, size, kNoRegister}; }
@@ -128,13 +139,15 @@ struct Prologue {
 // - Ops out of order, or outside of the code.
 // - A save outside of the frame, over the return address, or over another save.
 // - A frame pointer that is set twice.
+// - A register that is saved or loaded across SVE vectors.
 // - An epilogue that takes back an action that was not done, or not all actions.
 // - Epilogues or parts that overlap.
 [[nodiscard]] Expected<void> check(const Prologue& prologue);
 
 // The rows of a description: one for each stretch of the function, ascending and adjoining, by offset from the
 // function's begin. Every written format means the same rows. The CFA of a machine frame is the interrupted rsp.
-// Errors: those of check(); kLimit for a frame of 2 GiB or more, which writers can write, but no row can express.
+// Errors: those of check(), and two of frames that writers can write, but no row can express. kLimit: a frame of 2 GiB
+// or more. kUnsupported: the CFA or the return address lies behind SVE vectors.
 [[nodiscard]] Expected<std::vector<FrameRow>> rows_of(const Prologue& prologue);
 
 }  // namespace windlass::prologue

@@ -26,6 +26,10 @@ bool from_c(const windlass_op& from, prologue::Op& to) {
       return from.bytes <= 0xffff'ffff;
     case WINDLASS_SET_FRAME_POINTER: to.action = prologue::SetFramePointer{from.reg, from.offset}; return true;
     case WINDLASS_SIGN_RETURN_ADDRESS: to.action = prologue::SignReturnAddress{}; return true;
+    case WINDLASS_ALLOCATE_VECTORS:
+      to.action = prologue::AllocateVectors{static_cast<std::uint32_t>(from.bytes)};
+      return from.bytes <= 0xffff'ffff;
+    case WINDLASS_SAVE_VECTOR: to.action = prologue::SaveVector{from.reg, from.offset}; return true;
     default: return false;
   }
 }

@@ -209,7 +209,10 @@ void register_dump(CLI::App& app, int& status) {
   CLI::Option* json = command->add_flag("--json", options->json, "One JSON object a line");
   command->add_flag("--dumpbin", *dumpbin, "As `dumpbin /unwindinfo` prints it (PE of x64 only)")->excludes(json);
   command->add_option("FILE", options->file, "An ELF or PE file")->required()->type_name("FILE");
-  command->callback([options, dumpbin, &status] { status = list_file(*options, *dumpbin ? dump_as_dumpbin : dump); });
+  command->callback([options, dumpbin, &status] {
+    options->ranges = !*dumpbin;
+    status = list_file(*options, *dumpbin ? dump_as_dumpbin : dump);
+  });
 }
 
 }  // namespace windlass::cli

@@ -449,7 +449,7 @@ void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::Err
     each_function(functions, out, report, printer, false);
   } else {
     TextPrinter printer(image, symbols, out, form == DumpForm::kDumpbin);
-    printer.table(image.exception_directory().size() / 12);
+    printer.table(functions.size());
     each_function(functions, out, report, printer, true);
   }
 }

@@ -12,6 +12,8 @@
 #include "cli/file_kind.h"
 #include "cli/put.h"
 #include "cli/say.h"
+#include "formats/winarm64/read.h"
+#include "formats/winx64/read.h"
 
 namespace windlass::cli {
 namespace {
@@ -23,6 +25,41 @@ void print_error(TextWriter& out, const Error& error, bool json) {
     put(out, "{\"error\":", JsonString{what}, ",\"offset\":", error.where, "}\n");
   else
     put(out, "error at ", Hex{error.where}, ": ", what, '\n');
+}
+
+class ImageFinder final : public sources::FormatVisitor {
+ public:
+  void winx64(const sources::UnwindSource&, const winx64::Functions& functions) override {
+    image_ = &functions.image();
+  }
+  void winarm64(const sources::UnwindSource&, const winarm64::Functions& functions) override {
+    image_ = &functions.image();
+  }
+  void rows(const sources::UnwindSource&) override {}
+
+  [[nodiscard]] const image::PeImage* image() const { return image_; }
+
+ private:
+  const image::PeImage* image_ = nullptr;
+};
+
+void print_ranges(TextWriter& out, std::span<const image::CodeRange> ranges) {
+  if (!ranges.empty()) out.text("Code ranges:\n");
+  for (const image::CodeRange& range : ranges)
+    put(out, "  ", Hex{range.begin}, "..", Hex{std::uint64_t{range.begin} + range.size}, "  ",
+        image::machine_name(range.machine), '\n');
+}
+
+// All function tables of a file: ARM64EC and ARM64X images have two.
+bool list_all(const sources::UnwindSource& source, const ListingOptions& options, TextWriter& out,
+              sources::ErrorSink report, Lister list) {
+  ImageFinder finder;
+  source.accept(finder);
+  if (finder.image() != nullptr && options.ranges && !options.json) print_ranges(out, finder.image()->code_ranges());
+  bool listed = list(source, out, report, options.json);
+  const auto extra = finder.image() != nullptr ? sources::make_extra_source(*finder.image()) : nullptr;
+  if (extra != nullptr) listed = list(*extra, out, report, options.json) || listed;
+  return listed;
 }
 
 }  // namespace
@@ -45,7 +82,7 @@ int list_file(const ListingOptions& options, Lister list) {
     const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     if (source) {
       for (const Error& problem : (*source)->problems()) report(problem);
-      if (!list(**source, out, report, options.json) && status == kDone)
+      if (!list_all(**source, options, out, report, list) && status == kDone)
         say("windlass: {}: no unwind information. Way out: windlass emit writes some for an ELF file\n", options.file);
     } else if (options.json) {
       report(source.error());

@@ -284,6 +284,30 @@ class RowPrinter {
                                                     Memo<RulesKey, kLongestRules>(RulesKey())};
 };
 
+class RowCounter final : public sources::RowVisitor {
+ public:
+  explicit RowCounter(TextWriter& out) : out_(out) {}
+
+  void begin_section(std::string_view name) override {
+    finish();
+    section_ = name;
+    listed_ = true;
+  }
+  void row(const FrameRow&) override { ++count_; }
+  // Prints the count of the last section.
+  bool finish() {
+    if (listed_) put(out_, section_, ": ", count_, " rows\n");
+    count_ = 0;
+    return listed_;
+  }
+
+ private:
+  TextWriter& out_;
+  std::string section_;
+  std::uint64_t count_ = 0;
+  bool listed_ = false;
+};
+
 class RowLister final : public sources::RowVisitor {
  public:
   RowLister(TextWriter& out, Architecture architecture, bool json)
@@ -311,6 +335,13 @@ bool list_rows(const sources::UnwindSource& source, TextWriter& out, sources::Er
   RowLister lister(out, *source.architecture(), json);
   source.for_each_row(lister, report);
   return lister.listed();
+}
+
+bool count_rows(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool) {
+  if (!source.architecture()) return false;
+  RowCounter counter(out);
+  source.for_each_row(counter, report);
+  return counter.finish();
 }
 
 }  // namespace windlass::cli

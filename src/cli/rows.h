@@ -10,4 +10,7 @@ namespace windlass::cli {
 // source has no sections, of which there may be empty ones.
 bool list_rows(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json);
 
+// Prints how many rows each section has. As text: `json` is false.
+bool count_rows(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json);
+
 }  // namespace windlass::cli

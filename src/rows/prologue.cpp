@@ -19,7 +19,7 @@ class RowMaker {
       return fail(ErrorCode::kOutOfRange, "prologue ends outside of the code, or before its last op", prologue_.size);
     if (auto ok = body(prologue_.epilogues, prologue_.code_size, true); !ok) return Failure(ok.error());
     advance(prologue_.code_size);
-    if (too_large_) return Failure(*too_large_);
+    if (no_row_) return Failure(*no_row_);
     return std::move(rows_);
   }
 
@@ -35,8 +35,7 @@ class RowMaker {
   void make_row(std::uint32_t to) {
     auto row = state_.row();
     if (!row) {
-      too_large_ = row.error();
-      too_large_->where = at_;
+      if (!no_row_) no_row_ = Error{row.error().code, row.error().what, at_, row.error().detail};
       return;
     }
     row->begin = at_;
@@ -108,7 +107,7 @@ class RowMaker {
   std::uint32_t at_ = 0;                      // by rows
   bool emit_;
   std::vector<FrameRow> rows_;
-  std::optional<Error> too_large_;
+  std::optional<Error> no_row_;  // of the first state that no row can express
 };
 
 // How long the instruction is that compilers take an action back by.

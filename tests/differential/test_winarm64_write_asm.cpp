@@ -215,5 +215,24 @@ TEST_F(WinArm64Assembly, HandlerData) {
             std::string(reinterpret_cast<const char*>(written->bytes.data()), written->bytes.size()));
 }
 
+// SVE: what clang's assembler makes of the directives is what write() writes.
+TEST_F(WinArm64Assembly, SveAsLlvm) {
+  Prologue f{.architecture = Architecture::kAArch64, .code_size = 80};
+  f.ops = {{4, AllocateVectors{3}},  {8, SaveVector{52}},       {12, SaveVector{63, 7}},  {16, SaveVector{104, 1}},
+           {20, SaveVector{119, 2}}, {24, Save{29, 0, 32, 30}}, {28, SetFramePointer{29}}};
+  f.epilogues = {mirrored(f, 48)};
+  std::vector<std::byte> code(80);
+  for (std::size_t i = 0; i < code.size(); i += 4) std::memcpy(code.data() + i, "\x1f\x20\x03\xd5", 4);  // nop
+  const auto text = winarm64::assembly_of(f, code, {.name = "f"});
+  ASSERT_TRUE(text) << text.error().text();
+  EXPECT_NE(text->find(".seh_allocz 3"), std::string::npos);
+  Object object = assemble(*text);
+  const auto written = winarm64::write(f);
+  ASSERT_TRUE(written) << written.error().text();
+  EXPECT_EQ(object.section(".xdata"),
+            std::string(reinterpret_cast<const char*>(written->bytes.data()), written->bytes.size()));
+  EXPECT_FALSE(winarm64::directives_of(f, {.assembler = winarm64::Assembler::kArmasm64, .name = "f"}));
+}
+
 }  // namespace
 }  // namespace windlass

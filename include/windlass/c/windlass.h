@@ -281,10 +281,12 @@ WINDLASS_API windlass_status windlass_retire_own_code(uint64_t id, windlass_erro
 
 /* The action of an instruction of a prologue. */
 enum {
-  WINDLASS_ALLOCATE = 0,           /* sp -= bytes. */
-  WINDLASS_SAVE = 1,               /* sp -= bytes; [sp + offset] = reg; [sp + offset + 8] = second. */
-  WINDLASS_SET_FRAME_POINTER = 2,  /* reg = sp + offset. */
-  WINDLASS_SIGN_RETURN_ADDRESS = 3 /* AArch64: paciasp. */
+  WINDLASS_ALLOCATE = 0,            /* sp -= bytes. */
+  WINDLASS_SAVE = 1,                /* sp -= bytes; [sp + offset] = reg; [sp + offset + 8] = second. */
+  WINDLASS_SET_FRAME_POINTER = 2,   /* reg = sp + offset. */
+  WINDLASS_SIGN_RETURN_ADDRESS = 3, /* AArch64: paciasp. */
+  WINDLASS_ALLOCATE_VECTORS = 4,    /* SVE: sp -= bytes x the length of a vector. */
+  WINDLASS_SAVE_VECTOR = 5          /* SVE: [sp + offset x the length of reg] = reg, a z or p register. */
 };
 #define WINDLASS_NO_REGISTER 0xffffu
 

@@ -1,6 +1,6 @@
 // Writes Windows x64 unwind information from a Prologue: bytes for code made at run time or for an object file, or
 // directives for an assembler. Specifications: "x64 exception handling" (Microsoft); for version 2, LLVM and .NET's
-// unwinder.
+// unwinder; for version 3, "x64 unwind information v3" (Microsoft), a preview.
 //
 // For example:
 //
@@ -44,7 +44,8 @@ struct RuntimeFunction {
 
 // Options of write() and Writer.
 struct WriteOptions {
-  // 2 describes the epilogues too. For 1, Windows finds epilogues by decoding instructions.
+  // 2 and 3 describe the epilogues too. 3 is a preview of Microsoft's, which few systems know. For 1, Windows finds
+  // epilogues by decoding instructions.
   std::uint8_t version = 1;
   // Saved registers keep their values until the prologue's end, as in the code of all compilers. So the unwind code of
   // a save may have a later offset than the save. A save to the home area before rsp has arrived gets the offset at
@@ -80,6 +81,14 @@ struct Written {
 // displacement.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {},
                                       std::span<const std::byte> code = {});
+
+// Calls behind which an epilogue follows at once, as offsets of the return addresses, ascending. At such an address
+// Windows takes the frame for one that is being left. So the handler is not asked about exceptions from the call. The
+// remedy is a nop behind the call, in front of `add rsp` or the pops. Compilers do so.
+//
+// For example, the code of a function with a handler: call f; add rsp, 40; ret. The result is the offset of the add.
+// Empty without a handler, or if `code` is not prologue.code_size bytes. Thread-safe; allocates.
+[[nodiscard]] std::vector<std::uint32_t> handlers_not_asked(const Prologue& prologue, std::span<const std::byte> code);
 
 // Writes many functions with a run of bytes. Equal UNWIND_INFOs are written once. So thousands of functions of a few
 // shapes (interpreters, builtins, stubs) take little more than their entries. Chained entries are not shared, as they

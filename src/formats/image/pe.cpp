@@ -275,9 +275,42 @@ void PeImage::find_hybrid_metadata() {
   const auto size = value_at_rva<std::uint32_t>(range.rva);  // the structure begins with its own size
   if (!size || *size < pe::kChpeMetadataAt + sizeof(std::uint64_t)) return;
   const auto at = at_rva(range.rva, pe::kChpeMetadataAt + sizeof(std::uint64_t));
-  if (!at || at->at<std::uint64_t>(pe::kChpeMetadataAt).value_or(0) == 0) return;
+  const std::uint64_t address = at ? at->at<std::uint64_t>(pe::kChpeMetadataAt).value_or(0) : 0;
+  if (address == 0) return;
   if (machine_ == PeMachine::kAmd64) effective_machine_ = PeMachine::kArm64Ec;
   if (machine_ == PeMachine::kArm64) effective_machine_ = PeMachine::kArm64X;
+  if (layout_ == PeLayout::kFile) read_hybrid_metadata(address);
+}
+
+// `address`: as the image is linked, at its image base.
+void PeImage::read_hybrid_metadata(std::uint64_t address) {
+  const std::uint64_t rva = address - image_base_;
+  if (rva >> 32 != 0) return problem(ErrorCode::kOutOfRange, "ARM64EC metadata is outside the image: RVA", rva);
+  const auto metadata = value_at_rva<pe::Arm64EcMetadata>(static_cast<std::uint32_t>(rva));
+  if (!metadata) return problem(metadata.error().code, "ARM64EC metadata is outside the image: RVA", rva);
+  const auto map = at_rva(metadata->code_map, std::uint64_t{metadata->code_map_count} * sizeof(pe::ChpeRange));
+  if (!map)
+    problem(map.error().code, "code map is outside the image: RVA", metadata->code_map, metadata->code_map_count);
+  for (std::uint64_t i = 0; map && i < metadata->code_map_count; ++i) {
+    const auto range = *map->at<pe::ChpeRange>(i * sizeof(pe::ChpeRange));
+    constexpr PeMachine kMachines[] = {PeMachine::kArm64, PeMachine::kArm64Ec, PeMachine::kAmd64};
+    const std::uint32_t machine = range.begin_and_machine & 3;
+    if (machine < std::size(kMachines))
+      code_ranges_.push_back({range.begin_and_machine & ~3U, range.size, kMachines[machine]});
+    else
+      problem(ErrorCode::kUnsupported, "code range is of an unknown machine: RVA", range.begin_and_machine & ~3U);
+  }
+  if (metadata->extra_functions_size == 0) return;
+  const auto extra = at_rva(metadata->extra_functions, metadata->extra_functions_size);
+  if (!extra)
+    return problem(extra.error().code, "second function table is outside the image: RVA", metadata->extra_functions,
+                   metadata->extra_functions_size);
+  const std::uint32_t stride = entry_size(machine_ == PeMachine::kAmd64 ? PeMachine::kArm64 : PeMachine::kAmd64);
+  if (extra->size() % stride != 0)
+    problem(ErrorCode::kMalformed, "second function table is no whole number of entries: RVA",
+            metadata->extra_functions, extra->size());
+  extra_functions_ = *extra->sub(0, extra->size() / stride * stride);
+  extra_functions_rva_ = metadata->extra_functions;
 }
 
 }  // namespace windlass::image

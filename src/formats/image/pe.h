@@ -20,6 +20,13 @@ enum class PeMachine : std::uint16_t { kAmd64 = 0x8664, kArm64 = 0xaa64, kArm64E
 // "x64", "ARM64", "ARM64EC", "ARM64X".
 [[nodiscard]] std::string_view machine_name(PeMachine machine);
 
+// Code for one machine (kAmd64, kArm64 or kArm64Ec) in an image that has code for several.
+struct CodeRange {
+  std::uint32_t begin = 0;  // RVA
+  std::uint32_t size = 0;
+  PeMachine machine = PeMachine::kArm64;
+};
+
 // The identity in a CodeView record (IMAGE_DEBUG_TYPE_CODEVIEW, RSDS) as symbol servers write it: GUID in upper-case
 // hex followed by the age. Empty: another kind of record.
 [[nodiscard]] std::string codeview_identity(ByteView record);
@@ -119,6 +126,18 @@ class PeImage {
   // entries, and to what is there, with a problem reported by `parse`.
   [[nodiscard]] ByteView exception_directory() const { return exception_directory_; }
 
+  // The same by the format of its entries. An ARM64EC or ARM64X image has code of both, and a second table for the
+  // entries of the format that its header does not say.
+  [[nodiscard]] ByteView x64_functions() const { return is_x64_format() ? exception_directory_ : extra_functions_; }
+  [[nodiscard]] ByteView arm64_functions() const { return is_x64_format() ? extra_functions_ : exception_directory_; }
+  [[nodiscard]] bool has_extra_functions() const { return !extra_functions_.empty(); }
+  [[nodiscard]] std::uint32_t functions_rva(bool x64) const {
+    return x64 == is_x64_format() ? directory(PeDirectory::kException).rva : extra_functions_rva_;
+  }
+  // What the code of an ARM64EC or ARM64X image is for: ranges as stored. In file layout alone, as the structure that
+  // names these is found by an address.
+  [[nodiscard]] std::span<const CodeRange> code_ranges() const { return code_ranges_; }
+
   // COFF symbol table and its string table, which only file layout has (MinGW keeps it; deprecated for images, says the
   // text). Both empty where there is none.
   [[nodiscard]] ByteView coff_symbols() const { return coff_symbols_; }
@@ -132,6 +151,7 @@ class PeImage {
   void find_exception_directory();
   void find_build_id();
   void find_hybrid_metadata();
+  void read_hybrid_metadata(std::uint64_t address);
   [[nodiscard]] std::uint32_t contained_size(const PeSection& section) const;
   void problem(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0) {
     problems_.push_back(Error{code, what, where, detail});
@@ -162,6 +182,9 @@ class PeImage {
   std::vector<std::uint16_t> by_rva_;  // indices into sections_, ascending RVA
   std::vector<Extent> extents_;        // those of the sections are disjoint; then the headers'
   ByteView exception_directory_;
+  ByteView extra_functions_;
+  std::uint32_t extra_functions_rva_ = 0;
+  std::vector<CodeRange> code_ranges_;
   ByteView coff_symbols_;
   ByteView coff_strings_;
   std::vector<Error> problems_;

@@ -118,4 +118,20 @@ inline constexpr std::uint8_t kExternal = 2, kStatic = 3;
 // CHPEMetadataPointer of IMAGE_LOAD_CONFIG_DIRECTORY64 (winnt.h): not zero in ARM64EC and ARM64X images.
 inline constexpr std::uint32_t kChpeMetadataAt = 0xc8;
 
+// IMAGE_ARM64EC_METADATA (winnt.h; LLVM: chpe_metadata), as far as it says where code and its unwind information are.
+struct Arm64EcMetadata {
+  std::uint32_t version;  // 1 or 2
+  std::uint32_t code_map;
+  std::uint32_t code_map_count;
+  std::uint32_t unused[13];
+  std::uint32_t extra_functions;  // ExtraRFETable
+  std::uint32_t extra_functions_size;
+};
+static_assert(sizeof(Arm64EcMetadata) == 72);
+// IMAGE_CHPE_RANGE_ENTRY: the two low bits of the begin are the machine.
+struct ChpeRange {
+  std::uint32_t begin_and_machine;
+  std::uint32_t size;
+};
+
 }  // namespace windlass::image::pe

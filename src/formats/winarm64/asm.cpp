@@ -13,7 +13,8 @@ namespace windlass::winarm64 {
 namespace {
 
 std::string register_text(const UnwindCode& code, unsigned reg) {
-  return fmt::format("{}{}", code.file == RegisterFile::kX ? 'x' : code.file == RegisterFile::kD ? 'd' : 'q', reg);
+  constexpr char kLetters[] = {'?', 'x', 'd', 'q', 'z', 'p'};
+  return fmt::format("{}{}", kLetters[static_cast<unsigned>(code.file)], reg);
 }
 
 // An instruction's code, and where the instruction ends.
@@ -58,6 +59,7 @@ std::string clang_text(const UnwindCode& code) {
       case Operation::kSaveNext: return ".seh_save_next";
       case Operation::kPacSignLr: return ".seh_pac_sign_lr";
       case Operation::kNop: return ".seh_nop";
+      case Operation::kAllocZ: return fmt::format(".seh_allocz {}", code.value);
       default: return fmt::format(".seh_stackalloc {}", code.value);
     }
   }
@@ -151,6 +153,7 @@ class ArmasmDirectives : DirectiveList {
   // right for the first register only. They accept offsets up to 63 times 8 (with write-back 64).
   static Expected<void> check_save(const Step& step) {
     const UnwindCode& code = step.code;
+    if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP) return no_scalable(step);
     if (!code.pair && code.writeback && code.operation != Operation::kSaveAnyReg && code.reg != 19 &&
         !(code.file == RegisterFile::kD && code.reg == 8))
       return no_directive(step.end, "the macros of armasm64 write the wrong code for this register");
@@ -158,7 +161,11 @@ class ArmasmDirectives : DirectiveList {
       return no_directive(step.end, "the macros of armasm64 take no offset as large");
     return {};
   }
+  static Failure no_scalable(const Step& step) {
+    return no_directive(step.end, "the macros of armasm64 have none for SVE registers");
+  }
   static Expected<void> check_alloc(const Step& step) {
+    if (step.code.operation == Operation::kAllocZ) return no_scalable(step);
     const std::uint32_t size = step.code.value;
     if (size < 4096 || (size % 4096 == 0 && size / 4096 < 4096)) return {};
     return no_directive(step.end, "no one sub or add instruction has this size");

@@ -10,7 +10,7 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr RegisterNumber kFirstV = 64, kLastV = 95;
+constexpr RegisterNumber kFirstV = 64, kLastV = 95, kFirstP = 48, kFirstZ = 96;
 
 UnwindCode code_of(Operation operation, std::uint32_t value = 0) {
   UnwindCode code;
@@ -40,6 +40,22 @@ Expected<UnwindCode> save_code(const prologue::Save& save, std::uint32_t where) 
   return smallest(code, where);
 }
 
+// Errors by the limits of the code.
+Expected<UnwindCode> scalable_code(UnwindCode code, std::uint8_t size, std::uint32_t where) {
+  code.size = size;
+  CodeBytes tried;
+  if (const auto done = append_code(tried, code, where); !done) return Failure(done.error());
+  return code;
+}
+
+Expected<UnwindCode> code_for(const prologue::SaveVector& save, std::uint32_t where) {
+  const bool predicate = save.reg < kFirstZ;
+  UnwindCode code = code_of(predicate ? Operation::kSavePreg : Operation::kSaveZreg, save.offset);
+  code.file = predicate ? RegisterFile::kP : RegisterFile::kZ;
+  code.reg = static_cast<std::uint8_t>(save.reg - (predicate ? kFirstP : kFirstZ));
+  return scalable_code(code, 3, where);
+}
+
 Expected<UnwindCode> code_for(const prologue::Action& action, std::uint32_t where) {
   if (const auto* save = std::get_if<prologue::Save>(&action)) return save_code(*save, where);
   if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) {
@@ -53,13 +69,17 @@ Expected<UnwindCode> code_for(const prologue::Action& action, std::uint32_t wher
     return smallest(code_of(Operation::kAddFp, set->offset), where);
   }
   if (std::holds_alternative<prologue::SignReturnAddress>(action)) return code_of(Operation::kPacSignLr);
+  if (const auto* vectors = std::get_if<prologue::AllocateVectors>(&action))
+    return scalable_code(code_of(Operation::kAllocZ, vectors->count), 2, where);
+  if (const auto* vector = std::get_if<prologue::SaveVector>(&action)) return code_for(*vector, where);
   return fail(ErrorCode::kUnsupported, "no instruction of a prologue makes a machine frame", where);
 }
 
 Expected<void> check_instruction(std::uint32_t end, std::uint32_t previous) {
   if (end % 4 != 0) return fail(ErrorCode::kMalformed, "instruction does not end at a multiple of 4", end, end);
   if (end < previous + 4)
-    return fail(ErrorCode::kMalformed, "op does not correspond to one instruction of 4 bytes", end, previous);
+    return fail(ErrorCode::kMalformed, "each op has one instruction of 4 bytes: a Save can allocate, too", end,
+                previous);
   return {};
 }
 
@@ -118,7 +138,9 @@ Expected<prologue::Action> combined(const std::vector<prologue::Op>& undone, std
     } else if (sum != nullptr && std::holds_alternative<prologue::SetFramePointer>(next)) {
       whole = next;
     } else {
-      return fail(ErrorCode::kUnsupported, "no one instruction takes back all of this", where);
+      return fail(ErrorCode::kUnsupported,
+                  "one instruction takes back allocations, or a Save and then allocations: list the rest at other ends",
+                  where);
     }
   }
   return whole;
@@ -144,7 +166,9 @@ struct Tally {
   std::uint64_t bytes = 0;
   void add(const prologue::Action& action) {
     if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) bytes += allocate->size;
-    if (std::holds_alternative<prologue::SignReturnAddress>(action)) ++registers;
+    if (std::holds_alternative<prologue::SignReturnAddress>(action) ||
+        std::holds_alternative<prologue::SaveVector>(action))
+      ++registers;
     if (const auto* save = std::get_if<prologue::Save>(&action)) {
       registers += save->second == prologue::kNoRegister ? 1 : 2;
       bytes += save->allocate;
@@ -299,6 +323,10 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::H
 namespace {
 
 Expected<std::optional<prologue::Action>> action_of(const UnwindCode& code, std::uint64_t where) {
+  if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP) {
+    const RegisterNumber first = code.file == RegisterFile::kZ ? kFirstZ : kFirstP;
+    return prologue::Action(prologue::SaveVector{static_cast<RegisterNumber>(first + code.reg), code.value});
+  }
   if (code.saves()) {
     if (code.file != RegisterFile::kX && code.file != RegisterFile::kD)
       return fail(ErrorCode::kUnsupported, "function saves vector registers whole", where, code.reg);
@@ -312,6 +340,7 @@ Expected<std::optional<prologue::Action>> action_of(const UnwindCode& code, std:
     case Operation::kAllocM:
     case Operation::kAllocL:
       return code.value == 0 ? std::optional<prologue::Action>() : prologue::Allocate{code.value};
+    case Operation::kAllocZ: return prologue::AllocateVectors{code.value};
     case Operation::kSetFp:
     case Operation::kAddFp: return prologue::SetFramePointer{kFp, code.value};
     case Operation::kPacSignLr: return prologue::SignReturnAddress{};

@@ -168,8 +168,7 @@ class Expansion {
 // The image and its function table in order. Look-ups neither allocate nor lock.
 class Functions {
  public:
-  explicit Functions(const image::PeImage& image)
-      : image_(&image), table_(image.is_x64_format() ? ByteView() : image.exception_directory(), kEntrySize) {}
+  explicit Functions(const image::PeImage& image) : image_(&image), table_(image.arm64_functions(), kEntrySize) {}
 
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
   [[nodiscard]] const image::FunctionTable& table() const { return table_; }

@@ -178,7 +178,7 @@ Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const A
   if (pieces->size() > 1) return no_directive((*pieces)[1].begin);
   if (const Piece& only = pieces->front(); only.begin != 0 || only.end != prologue.code_size)
     return no_directive(only.begin != 0 ? only.begin : only.end);
-  if (options.version != 1 && options.assembler != Assembler::kClang) return no_directive(0);
+  if (options.version == 3 || (options.version == 2 && options.assembler != Assembler::kClang)) return no_directive(0);
   // LLVM 22 crashes over it: .seh_handlerdata wants the epilogues' distances from an end that is not there yet.
   if (options.version != 1 && prologue.handler && !prologue.handler->data.empty()) return no_directive(0);
   return Directives(prologue, (*pieces)[0], options).run();

@@ -79,7 +79,7 @@ Expected<void> check_codes(const InfoContent& content) {
 
 Expected<void> check_header(const InfoContent& content) {
   if (content.version != 1 && content.version != 2)
-    return fail(ErrorCode::kUnsupported, "versions 1 and 2 are written", 0, content.version);
+    return fail(ErrorCode::kUnsupported, "versions 1, 2 and 3 are written", 0, content.version);
   if ((content.flags & ~std::uint32_t{kEhandler | kUhandler | kChaininfo}) != 0)
     return fail(ErrorCode::kUnsupported, "flags are EHANDLER, UHANDLER and CHAININFO", 0, content.flags);
   if (content.prolog_size > kMaxOffset)
@@ -190,6 +190,7 @@ unsigned slots_of(const UnwindCode& code) {
 }
 
 Expected<std::vector<std::byte>> encode(const InfoContent& content) {
+  if (content.version == 3) return encode_v3(content);
   for (const auto check : {&check_header, &check_epilogs, &check_codes}) {
     if (const auto ok = check(content); !ok) return Failure(ok.error());
   }

@@ -15,6 +15,7 @@
 #include "formats/winx64/known_unwind.h"
 #include "formats/winx64/read.h"
 #include "formats/winx64/registers.h"
+#include "formats/winx64/steps_v3.h"
 #include "formats/winx64/unwound.h"
 #include "windlass/registers.h"
 
@@ -183,8 +184,7 @@ class Unwinder {
   bool unwind(const RuntimeFunction& function) {
     UnwindInfo info;
     if (!read_info(function, info)) return false;
-    if (info.version > 2)
-      return fail_with({ErrorCode::kUnsupported, "unwind information of version 3 is not executed: RVA", info.rva, 0});
+    if (info.version == 3) return unwind_v3(function, info);
     if (info.frame_register != 0 && !set_establisher(function, info)) return false;
     // Control is never inside an epilogue where a call returns to. What looks like one there is the code behind a call
     // that does not return, or another function's; Windows, which cannot know, unwinds by it.
@@ -264,6 +264,7 @@ class Unwinder {
       const RuntimeFunction parent = *at.chained;
       at = {};
       if (!read_info(parent, at)) return false;
+      if (at.version == 3) return mixed_chain(info.rva);
       first = first_push(at);
     }
     return undo_pushes(at, first, into);
@@ -295,22 +296,63 @@ class Unwinder {
   bool undo_prologues(const RuntimeFunction& function, const UnwindInfo& info) {
     std::uint32_t offset = pc_rva_ - function.begin;  // huge in fragments before their parent: all ran
     if (!undo_codes(info, offset)) return false;
-    if (!info.chained) return leave(info, offset);
+    if (!info.chained) return leave(info, offset < info.prolog_size);
     RuntimeFunction next = *info.chained;
     for (unsigned depth = 0;; ++depth) {
       if (depth == kMaxChain) return chain_too_long(info.rva);
       UnwindInfo parent;
       if (!read_info(next, parent)) return false;
+      if (parent.version == 3) return mixed_chain(info.rva);
       offset = pc_rva_ - next.begin;
       if (!undo_codes(parent, offset)) return false;
-      if (!parent.chained) return leave(parent, offset);
+      if (!parent.chained) return leave(parent, offset < parent.prolog_size);
       next = *parent.chained;
     }
   }
 
+  // ---- version 3 ----
+
+  bool unwind_v3(const RuntimeFunction& function, const UnwindInfo& info) {
+    const auto read = [this](const RuntimeFunction& other) { return info_of(image_, other); };
+    bool done = true;
+    const auto at = StepsV3<decltype(read)>(read, function, info).each(pc_rva_, [&](const UnwindCode& code) {
+      done = done && undo_v3(info, code);
+    });
+    if (!at) return fail_with(at.error());
+    if (!done) return false;
+    if (!at->in_epilogue) return leave(at->last, at->in_prologue);
+    position_ = Position::kEpilogue;
+    return machine_frame_ || pop_return(0);
+  }
+
+  bool undo_v3(const UnwindInfo& info, const UnwindCode& code) {
+    switch (code.operation) {
+      case Operation::kPushNonvol:
+        if (code.info < 16) return pop(code.info);
+        rsp_ += 8;  // a register of APX, which is not held
+        return true;
+      case Operation::kSaveNonvol:
+      case Operation::kSaveNonvolFar: return code.info >= 16 || load(code.info, rsp_ + code.value);
+      case Operation::kSaveXmm128:
+      case Operation::kSaveXmm128Far:
+        if (saved_ != nullptr) saved_->xmm[code.info] = rsp_ + code.value;
+        return true;
+      case Operation::kSetFpreg:
+        if (!has(code.info)) return lost(code.info);
+        rsp_ = establisher_ = get(code.info) - code.value;
+        return true;
+      case Operation::kPushCanonicalFrame:
+        // ml64's .PUSHFRAME has these two; the text leaves further types to the system.
+        if (code.info <= 1) return machine_frame(code.info != 0);
+        return fail_with(
+            {ErrorCode::kUnsupported, "canonical frame of a type that is not known: RVA", info.rva, code.info});
+      default: rsp_ += size_of(code); return true;
+    }
+  }
+
   // Windows asks the last entry of the chain for the handler, also for fragments.
-  bool leave(const UnwindInfo& info, std::uint32_t offset) {
-    position_ = offset < info.prolog_size ? Position::kPrologue : Position::kBody;
+  bool leave(const UnwindInfo& info, bool in_prologue) {
+    position_ = in_prologue ? Position::kPrologue : Position::kBody;
     if (position_ == Position::kBody && info.handler != 0) {
       handler_ = info.handler;
       handler_data_ = info.handler_data;
@@ -448,6 +490,9 @@ class Unwinder {
         {ErrorCode::kNotFound, "register is not known in this frame", frame_.pc().value(), dwarf_number(number)});
   }
   bool bad_code(const UnwindInfo& info, unsigned index) { return fail_with(code_at(info, index).error()); }
+  bool mixed_chain(std::uint32_t rva) {
+    return fail_with({ErrorCode::kUnsupported, "version 3 is chained to another version: RVA", rva, 0});
+  }
   bool chain_too_long(std::uint32_t rva) {
     return fail_with({ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", rva, 0});
   }

@@ -66,7 +66,7 @@ class Planner {
     if (prologue_.architecture != Architecture::kX86_64)
       return fail(ErrorCode::kUnsupported, "prologue is not of x86-64", 0);
     if (version_ != 1 && version_ != 2)
-      return fail(ErrorCode::kUnsupported, "versions 1 and 2 are written", 0, version_);
+      return fail(ErrorCode::kUnsupported, "versions 1, 2 and 3 are written", 0, version_);
     if (prologue_.handler && !prologue_.handler->on_exception && !prologue_.handler->on_unwind)
       return fail(ErrorCode::kMalformed, "handler is called in neither pass", 0);
     if (!code_.empty() && code_.size() != prologue_.code_size)
@@ -484,6 +484,7 @@ void count_epilogues(Piece& piece) {
 
 Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version, bool saves_can_wait,
                                        std::span<const std::byte> code) {
+  if (version == 3) return pieces_of_v3(prologue);
   auto pieces = Planner(prologue, version, saves_can_wait, code).run();
   if (!pieces) return pieces;
   for (Piece& piece : *pieces) count_epilogues(piece);

@@ -41,6 +41,9 @@ struct Piece {
 [[nodiscard]] Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version,
                                                      bool saves_can_wait, std::span<const std::byte> code);
 
+// The same of version 3, which pieces_of() calls.
+[[nodiscard]] Expected<std::vector<Piece>> pieces_of_v3(const Prologue& prologue);
+
 // An epilogue is judged by this: the frame that it takes back, and the codes of that frame.
 struct BodyFrame {
   FrameState state;

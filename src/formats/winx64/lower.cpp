@@ -7,6 +7,7 @@
 #include "formats/winx64/epilogue_scan.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/instruction_length.h"
+#include "formats/winx64/lower_v3.h"
 #include "formats/winx64/registers.h"
 #include "formats/winx64/row_writer.h"
 
@@ -104,8 +105,8 @@ class Lowering {
         return problem(ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", function.info);
       Link& link = *::new (&chain_[count_++]) Link{function, {}};
       if (!info_of(functions_, function, link.info)) return problem(info_of(functions_, function).error());
-      if (link.info.version > 2)
-        return problem(ErrorCode::kUnsupported, "unwind information of version 3 is not lowered: RVA", link.info.rva);
+      if (link.info.version == 3)
+        return problem(ErrorCode::kUnsupported, "version 3 is chained to another version: RVA", link.info.rva);
       if (!read_codes(link)) return false;
       if (count_ == 1) own_op_count_ = op_count_;
       if (!link.info.chained) return true;
@@ -544,6 +545,18 @@ class Lowering {
   Boundaries boundaries_of_code_;
 };
 
+// Calls callback(lowering) with that of the entry's version.
+template <UnwindImage I, typename Callback>
+void with_lowering(const I& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem,
+                   Callback&& callback) {
+  const auto function = direct(image, entry);
+  UnwindInfo info;
+  if (entry.begin < entry.end && function && info_of(image, *function, info) && info.version == 3)
+    callback(LoweringV3<I>(image, entry, *function, info, row, problem));
+  else
+    callback(Lowering<I>(image, entry, row, problem));
+}
+
 template <UnwindImage I>
 Expected<void> lower_at(const I& image, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
   Error error{ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, 0};
@@ -553,17 +566,17 @@ Expected<void> lower_at(const I& image, const RuntimeFunction& entry, std::uint3
     found = true;
   };
   const auto complain = [&](const Error& problem) { error = problem; };
-  Lowering<I>(image, entry, keep, complain).run_at(rva);
+  with_lowering(image, entry, keep, complain, [&](auto&& lowering) { lowering.run_at(rva); });
   return found ? Expected<void>() : Failure(error);
 }
 
 }  // namespace
 
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
-  Lowering<Functions>(functions, entry, row, problem).run();
+  with_lowering(functions, entry, row, problem, [](auto&& lowering) { lowering.run(); });
 }
 void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
-  Lowering<AnyImage>(image, entry, row, problem).run();
+  with_lowering(image, entry, row, problem, [](auto&& lowering) { lowering.run(); });
 }
 
 Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {

@@ -39,7 +39,7 @@ class AnyImage {
 //
 // A gap is code for which no row can express the codes. It is reported as a problem of code kUnsupported, with an RVA
 // as `where`. Reasons: a machine frame that is not at the begin of the stack; a frame register that is restored before
-// its use; version 3. A frame of 2 GiB or more is a problem of code kLimit.
+// its use; a chain that mixes version 3 with others. A frame of 2 GiB or more is a problem of code kLimit.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 

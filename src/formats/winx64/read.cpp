@@ -65,8 +65,16 @@ std::uint32_t Functions::next_identity() {
 bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry) {
   if (entry.indirect()) return false;
   const auto info = read_unwind_info(functions.image(), entry.info);
-  if (!info || info->version > 2) return false;
+  if (!info) return false;
   bool found = false;
+  if (info->version == 3) {
+    const auto payload = read_payload_v3(*info);
+    if (payload)
+      (void)each_descriptor(
+          payload->pool, 0, info->operation_count, payload->ip_offsets, info->has(kLarge),
+          [&](const UnwindCode& code) { found |= code.operation == Operation::kPushCanonicalFrame && code.info <= 1; });
+    return found;
+  }
   (void)each_code(*info, [&](const UnwindCode& code) { found |= code.operation == Operation::kPushMachframe; });
   return found;
 }

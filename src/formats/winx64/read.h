@@ -281,9 +281,7 @@ Expected<void> each_descriptor(ByteView pool, std::uint64_t at, unsigned count, 
 class Functions {
  public:
   explicit Functions(const image::PeImage& image)
-      : image_(&image),
-        table_(image.is_x64_format() ? image.exception_directory() : ByteView(), 12),
-        identity_(next_identity()) {}
+      : image_(&image), table_(image.x64_functions(), 12), identity_(next_identity()) {}
 
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
   [[nodiscard]] const image::FunctionTable& table() const { return table_; }
@@ -322,7 +320,7 @@ class Functions {
   std::uint32_t identity_;
 };
 
-// Does an entry's own information, of version 1 or 2, say that the system put a machine frame on the stack?
+// Does an entry's own information say that the system put a machine frame on the stack?
 [[nodiscard]] bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry);
 
 }  // namespace windlass::winx64

@@ -17,7 +17,7 @@ void add_relocations(const Piece& piece, const std::vector<std::byte>& bytes, st
     to.push_back({Base::kFunction, tail, function});
     to.push_back({Base::kFunction, tail + 4, function});
     to.push_back({Base::kInfo, tail + 8, function});
-  } else if (piece.content.flags != 0) {
+  } else if ((piece.content.flags & (kEhandler | kUhandler)) != 0) {
     to.push_back({Base::kHandler, tail, function});
   }
 }
@@ -36,7 +36,7 @@ Expected<void> Writer::add_pieces(const Prologue& prologue, std::span<const std:
   for (Piece& piece : *pieces) {
     if (piece.parent) {
       piece.content.chained = written_.entries[first + *piece.parent];
-    } else if (piece.content.flags != 0) {
+    } else if ((piece.content.flags & (kEhandler | kUhandler)) != 0) {
       piece.content.handler = prologue.handler->rva;
       piece.content.handler_data = prologue.handler->data;
     }

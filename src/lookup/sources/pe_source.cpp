@@ -8,7 +8,7 @@ Function PeSource::begin_function(std::size_t stored) const {
   Function function;
   function.begin = function.end = function.primary = table().begin_of(stored);
   function.record.offset = stored * entry_size_;
-  function.record.address = image_.directory(image::PeDirectory::kException).rva + function.record.offset;
+  function.record.address = image_.functions_rva(is_x64()) + function.record.offset;
   return function;
 }
 
@@ -37,7 +37,7 @@ void PeSource::for_each_row(const Function& function, RowSink callback, ErrorSin
 
 void PeSource::for_each_row(RowVisitor& visitor, ErrorSink report) const {
   if (table().size() == 0) return;
-  visitor.begin_section(".pdata");
+  visitor.begin_section(is_x64() == image_.is_x64_format() ? ".pdata" : "ExtraRFETable");
   const auto give = [&](const FrameRow& row) { visitor.row(row); };
   for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) lower(table().stored_index(i), give, report);
 }
@@ -57,6 +57,11 @@ std::uint64_t PeSource::function_start(std::uint64_t address) const {
 
 std::unique_ptr<UnwindSource> make_source(const image::PeImage& image) {
   return image.is_x64_format() ? make_winx64_source(image) : make_winarm64_source(image);
+}
+
+std::unique_ptr<UnwindSource> make_extra_source(const image::PeImage& image) {
+  if (!image.has_extra_functions()) return nullptr;
+  return image.is_x64_format() ? make_winarm64_source(image) : make_winx64_source(image);
 }
 
 Expected<std::unique_ptr<UnwindSource>> open_pe_source(ByteView bytes, image::PeLayout layout) {

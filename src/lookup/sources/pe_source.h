@@ -45,6 +45,8 @@ class PeSource : public UnwindSource {
     return fail(ErrorCode::kNotFound, "no function table entry covers the address", rva);
   }
 
+  [[nodiscard]] bool is_x64() const { return entry_size_ == 12; }
+
   const image::PeImage image_;
   const std::uint32_t entry_size_;
 };

@@ -179,5 +179,7 @@ void for_each_row_by_function(const UnwindSource& source, std::string_view secti
 // PE: the exception directory, of x64 or ARM64.
 [[nodiscard]] Expected<std::unique_ptr<UnwindSource>> open_pe_source(ByteView bytes, image::PeLayout layout);
 [[nodiscard]] std::unique_ptr<UnwindSource> make_source(const image::PeImage& image);
+// Of the second function table of an ARM64EC or ARM64X image, whose entries are of the other format. Null: none.
+[[nodiscard]] std::unique_ptr<UnwindSource> make_extra_source(const image::PeImage& image);
 
 }  // namespace windlass::sources

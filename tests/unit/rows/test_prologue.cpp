@@ -175,7 +175,10 @@ TEST(Prologue, RefusesWhatCannotBe) {
   f.epilogues = {{10, 15, {{14, Allocate{32}}}}};
   EXPECT_EQ(why(), "epilogue does not take back all that was done");
   f.epilogues = {{10, 15, {{14, Allocate{24}}, {14, push(kRbx)}}}};
-  EXPECT_EQ(why(), "epilogue restores a register from where it was not saved");
+  EXPECT_EQ(
+      why(),
+      "epilogue restores a register from where it was not saved: a Save counts from sp as it is when the instruction "
+      "runs");
   f.epilogues = {{10, 15, {{12, Allocate{64}}}}};
   EXPECT_EQ(why(), "epilogue frees more than there is");
   f.epilogues = {mirrored(f, 16)};

@@ -122,6 +122,40 @@ TEST(Pe, ArmImagesAreNamed) {
   EXPECT_EQ(machine_name(image->effective_machine()), "ARM64EC");
 }
 
+// Two ranges of code, and an ARM64 entry beside the x64 table: as lld lays out an ARM64EC image.
+TEST(Pe, Arm64EcHasTwoTables) {
+  PeImageBuilder builder;
+  Bytes map, metadata, extra, config;
+  map.u32(0x1000 | 1).u32(0x40).u32(0x2000 | 2).u32(0x20).u32(0x3000 | 3).u32(8);
+  extra.u32(0x1000).u32(0x11000).u32(0x77);
+  const auto map_at = builder.data(map), extra_at = builder.data(extra);
+  metadata.u32(1).u32(map_at).u32(3);
+  for (int i = 0; i < 13; ++i) metadata.u32(0);
+  metadata.u32(extra_at).u32(12);
+  const auto metadata_at = builder.data(metadata);
+  config.u32(0x140);
+  while (config.size() < image::pe::kChpeMetadataAt) config.u32(0);
+  config.u64(PeImageBuilder::kBase + metadata_at);
+  builder.directory(image::PeDirectory::kLoadConfig, builder.data(config), 0x140);
+  builder.entry(0x2000, 0x2010, 0x4000);
+  auto bytes = builder.build();
+  const auto image = PeImage::parse(view(bytes));
+  ASSERT_TRUE(image);
+  ASSERT_EQ(image->code_ranges().size(), 2U);
+  EXPECT_EQ(image->code_ranges()[0].begin, 0x1000U);
+  EXPECT_EQ(image->code_ranges()[0].size, 0x40U);
+  EXPECT_EQ(image->code_ranges()[0].machine, image::PeMachine::kArm64Ec);
+  EXPECT_EQ(image->code_ranges()[1].machine, image::PeMachine::kAmd64);
+  EXPECT_EQ(image->x64_functions().size(), 12U);
+  EXPECT_EQ(image->arm64_functions().size(), 8U);  // the rest is half an entry
+  EXPECT_EQ(image->functions_rva(false), extra_at);
+  ASSERT_EQ(image->problems().size(), 2U);
+  EXPECT_EQ(image->problems()[0].where, 0x3000U);
+  EXPECT_STREQ(image->problems()[1].what, "second function table is no whole number of entries: RVA");
+  // In memory the metadata is not found: its address has moved with the image.
+  EXPECT_TRUE(PeImage::parse(view(bytes), image::PeLayout::kMapped)->code_ranges().empty());
+}
+
 TEST(Pe, CodeViewIdentity) {
   PeImageBuilder builder;
   Bytes rsds;

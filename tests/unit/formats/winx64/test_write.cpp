@@ -323,7 +323,7 @@ TEST(WinX64Write, EveryLimitIsAnError) {
 
 TEST(WinX64Write, WhatIsAskedForIsChecked) {
   Prologue f = function({{4, Allocate{40}}});
-  EXPECT_EQ(written(f, {.version = 3}), "0x0: versions 1 and 2 are written (0x3)");
+  EXPECT_EQ(written(f, {.version = 4}), "0x0: versions 1, 2 and 3 are written (0x4)");
   const auto odd = winx64::write(f, {.function = 0x1000, .info = 0x2002});
   ASSERT_FALSE(odd);
   EXPECT_STREQ(odd.error().what, "unwind information stands at a multiple of 4");

@@ -67,7 +67,7 @@ void hold(const MadeFunction& made, std::uint8_t version, bool saves_can_wait, s
 }
 
 TEST(WinX64Write, CallerRecoveredAtEveryState) {
-  for (const std::uint8_t version : {1, 2}) {
+  for (const std::uint8_t version : {1, 2, 3}) {
     for (const bool saves_can_wait : {false, true}) {
       std::mt19937_64 random(20 + version);
       Tally tally;
