@@ -209,7 +209,8 @@ int record(RecordArguments& arguments) {
   const int status = command == nullptr || written == kRefused ? written : of_command;
   if (*live) (*live)->end();
   if (!*live || profile.samples.empty()) return status;
-  const int viewed = view(profile, file.name(), {}, ServedBefore{(*live)->server(), (*live)->next_version()});
+  const int viewed =
+      view(std::move(profile), file.name(), {}, ServedBefore{(*live)->server(), (*live)->next_version()});
   return viewed == kDone ? status : viewed;
 }
 

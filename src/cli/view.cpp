@@ -3,12 +3,17 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -23,6 +28,7 @@
 #include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
+#include "os/descriptor.h"
 #include "profiler/annotate/annotation.h"
 #include "profiler/export/html.h"
 #include "profiler/export/values.h"
@@ -62,6 +68,43 @@ WorkedOut annotated(const profile::Profile& profile, const PageServer::Question&
   return answer;
 }
 
+// Tells when a file is written again: in place, or by another one that takes its name.
+class FileWatch {
+ public:
+  // Nothing: it is no file of a folder, or the system has no more watches.
+  static std::optional<FileWatch> of(const std::string& path) {
+    const std::filesystem::path file = path;
+    std::error_code none;
+    if (!std::filesystem::is_regular_file(file, none)) return std::nullopt;
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+    os::Descriptor events(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!events || inotify_add_watch(events.get(), folder.c_str(), IN_CLOSE_WRITE | IN_MOVED_TO) < 0)
+      return std::nullopt;
+    return FileWatch(std::move(events), file.filename().string());
+  }
+  [[nodiscard]] int descriptor() const { return events_.get(); }
+  // Takes all that has been told. True: something of it is about the file.
+  [[nodiscard]] bool changed() const {
+    alignas(inotify_event) char told[4096];
+    bool found = false;
+    for (ssize_t got = 0; (got = read(events_.get(), told, sizeof told)) > 0;)
+      for (const char* at = told; at < told + got;) {
+        inotify_event event{};
+        std::memcpy(&event, at, sizeof event);
+        at += sizeof event;
+        found |= (event.mask & IN_Q_OVERFLOW) != 0 || (event.len != 0 && name_ == at);
+        at += event.len;
+      }
+    return found;
+  }
+
+ private:
+  FileWatch(os::Descriptor events, std::string name) : events_(std::move(events)), name_(std::move(name)) {}
+
+  os::Descriptor events_;
+  std::string name_;
+};
+
 }  // namespace
 
 // In a session of its own, with no signal blocked: Ctrl-C ends the server, and not the browser.
@@ -94,16 +137,23 @@ void say_live_address(const PageServer& server) {
   if (!has_browser()) say_tunnel(server);
 }
 
-int view(const profile::Profile& profile, const std::string& name, const ViewOptions& options,
-         const std::optional<ServedBefore>& before) {
-  const auto page = std::make_shared<std::string>();
-  TextWriter out(page.get());
-  exporter::HtmlOptions html{.first = options.value, .file = options.file, .served = true};
-  if (before) html.live = {.version = before->version, .running = false};
-  auto written = exporter::write_html(profile, out, html);
-  if (written) written = out.finish();
-  if (!written) {
-    say_error(name, written.error());
+int view(profile::Profile profile, const std::string& name, ViewOptions options,
+         const std::optional<ServedBefore>& before, const WatchedFile* file) {
+  exporter::HtmlOptions html{.file = options.file, .served = true};
+  if (before || file != nullptr)
+    html.live = {.version = before ? before->version : 1, .running = file != nullptr, .file = file != nullptr};
+  const auto made = [&]() -> Expected<PageServer::Page> {
+    const auto page = std::make_shared<std::string>();
+    TextWriter out(page.get());
+    html.first = options.value;
+    auto written = exporter::write_html(profile, out, html);
+    if (written) written = out.finish();
+    if (!written) return Failure(written.error());
+    return PageServer::Page{.html = page, .version = html.live ? html.live->version : 0};
+  };
+  auto page = made();
+  if (!page) {
+    say_error(name, page.error());
     return kRefused;
   }
   StopSignals signals;
@@ -123,8 +173,21 @@ int view(const profile::Profile& profile, const std::string& name, const ViewOpt
   const auto answer = [&](const PageServer::Question& question) {
     return annotated(profile, question, options.source_maps);
   };
-  const PageServer::Page shown_page{.html = page, .version = before ? before->version : 0};
-  if (const auto served = server.serve(shown_page, answer, signals.descriptor()); !served) {
+  PageServer::Newer newer{.news = -1, .take = {}, .wanted = [] {}};
+  if (file != nullptr) {
+    newer.news = file->news;
+    newer.take = [&] {
+      if (!file->take(profile, options.value)) return *page;
+      ++html.live->version;
+      if (auto next = made())
+        page = std::move(next);
+      else
+        say_error(name, next.error());
+      return *page;
+    };
+  }
+  if (const auto served = server.serve(*page, answer, signals.descriptor(), file != nullptr ? &newer : nullptr);
+      !served) {
     say_error(name, served.error());
     return kRefused;
   }
@@ -153,13 +216,30 @@ void register_view(CLI::App& app, int& status) {
   command->add_flag_callback(
       "--no-browser", [arguments] { arguments->view.browser = false; }, "print the address only");
   command->callback([arguments, &status] {
+    const std::optional<FileWatch> watch = FileWatch::of(arguments->file);
     auto profile = read_profile(arguments->file, "view", status);
     if (!profile) return;
     const std::string name = shown_profile(arguments->file);
     const auto value = select_from(*profile, name, arguments->selection);
     arguments->view.value = value;
     if (arguments->file != "-") arguments->view.file = arguments->file;
-    status = value ? view(*profile, name, arguments->view) : kUsage;
+    if (!value) {
+      status = kUsage;
+      return;
+    }
+    // What cannot be shown is said, and the page stays as it is.
+    const auto take = [&](profile::Profile& shown, std::optional<profile::ValueType>& shown_value) {
+      int unused = kDone;
+      if (!watch->changed()) return false;
+      auto newer = read_profile(arguments->file, "view", unused);
+      const auto newer_value = newer ? select_from(*newer, name, arguments->selection) : std::nullopt;
+      if (!newer_value) return false;
+      shown = std::move(*newer);
+      shown_value = newer_value;
+      return true;
+    };
+    const WatchedFile file{.news = watch ? watch->descriptor() : -1, .take = take};
+    status = view(std::move(*profile), name, arguments->view, std::nullopt, watch ? &file : nullptr);
   });
 }
 

@@ -231,6 +231,65 @@ TEST_F(ViewCommand, ABrowserShowsSourceAndInstructions) {
   EXPECT_EQ(interrupted(), 0);
 }
 
+// The page of a file that is written again has the newer profile, and stays as it is if there is none.
+TEST_F(ViewCommand, FollowsTheFile) {
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", "--no-browser", file_}));
+  const auto newer_than = [&](int version) {
+    return ask(port_, "GET " + path_ + " HTTP/1.1\r\nIf-None-Match: \"" + std::to_string(version) + "\"\r\n\r\n");
+  };
+  const auto wait_for = [&](int version) {
+    std::string answer = newer_than(version - 1);
+    for (int i = 0; i < 6000 && begins(answer, "HTTP/1.1 304"); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      answer = newer_than(version - 1);
+    }
+    EXPECT_NE(answer.find("ETag: \"" + std::to_string(version) + "\""), std::string::npos) << answer.substr(0, 300);
+    return test::page_data(body_of(answer));
+  };
+  EXPECT_TRUE(begins(newer_than(1), "HTTP/1.1 304"));
+  const test::PageData first = wait_for(1);
+  EXPECT_EQ(first.names["live"]["file"], true);
+  // Another file of the folder is no news.
+  std::ofstream(directory_ + "/other") << "x";
+  EXPECT_TRUE(begins(newer_than(1), "HTTP/1.1 304"));
+  // By another file that takes its name, then in place.
+  ASSERT_TRUE(exporter::write_pprof_file(testing::synthetic_profile({.samples = 20, .stacks = 10}), file_).has_value());
+  const test::PageData second = wait_for(2);
+  EXPECT_LT(second.samples.size(), first.samples.size());
+  std::ofstream(file_) << "main;f 3\n";
+  const test::PageData third = wait_for(3);
+  ASSERT_EQ(third.samples.size(), 1u);
+  std::ofstream(file_) << "no profile";
+  for (int i = 0; i < 6000 && said().find("is a text file") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    (void)newer_than(3);
+  }
+  EXPECT_NE(said().find("is a text file"), std::string::npos) << said();
+  EXPECT_TRUE(begins(newer_than(3), "HTTP/1.1 304"));
+  ASSERT_TRUE(exporter::write_pprof_file(testing::synthetic_profile(), file_).has_value());
+  EXPECT_EQ(wait_for(4).samples.size(), first.samples.size());
+  EXPECT_EQ(interrupted(), 0);
+}
+
+TEST_F(ViewCommand, ABrowserFollowsTheFile) {
+  if (test::Browser::program().empty()) GTEST_SKIP() << "no chromium on this machine";
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", "--no-browser", file_}));
+  test::Browser browser(test::Browser::program(), directory_ + "/browser");
+  ASSERT_TRUE(browser.works());
+  browser.open("http://127.0.0.1:" + std::to_string(port_) + path_ + "#q=work");
+  ASSERT_TRUE(browser.wait("typeof asked === 'number' && answer !== null && answer.id === asked"));
+  EXPECT_EQ(browser.text("$('age').textContent"), "The page follows the file.");
+  std::ofstream(file_) << "main;work 3\n";
+  ASSERT_TRUE(browser.wait("names.live.version === 2 && answer !== null && answer.id === asked"));
+  EXPECT_EQ(browser.value("answer.summary.samples"), 3);
+  EXPECT_EQ(browser.text("$('query').value"), "work");
+  browser.value("$('pause').click()");
+  EXPECT_EQ(browser.text("$('age').textContent"), "A change of the file waits.");
+  browser.value("$('pause').click()");
+  EXPECT_EQ(interrupted(), 0);
+  ASSERT_TRUE(browser.wait("$('age').textContent === 'windlass does not answer.'"));
+}
+
 // Browsers open connections ahead and send nothing.
 TEST_F(ViewCommand, SilentConnectionsHoldNobodyUp) {
   ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "view", file_}));

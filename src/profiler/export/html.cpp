@@ -301,6 +301,7 @@ Expected<void> write_html(const profile::Profile& profile, TextWriter& out, cons
     json.begin_object();
     json.member("version", options.live->version);
     json.member("running", options.live->running);
+    json.member("file", options.live->file);
     json.end_object();
   };
   return write_page(packed_data(profile, options.first.value_or(shown_by_default(profile)), more),

@@ -17,10 +17,12 @@ struct HtmlOptions {
   // The page's address answers ".../annotate?function=NAME&value=NAME" with report --annotate --json. The page may ask
   // its own server for that.
   bool served = false;
-  // The page is of a recording: its address has newer data, until `running` is false.
+  // The page is of a recording, or of a file that may be written again: its address has newer data, until `running` is
+  // false.
   struct Live {
     std::uint64_t version;  // as of the ETag of the page's address
     bool running;
+    bool file = false;
   };
   std::optional<Live> live{};
 };

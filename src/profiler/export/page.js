@@ -74,7 +74,7 @@ function addressOf() {
   if (state.view === VIEW.CHART && state.lane >= 0) to.set("tid", names.threads[state.lane][1]);
   if (state.view === VIEW.FUNCTIONS && state.chosen >= 0) to.set("function", nameOf(state.chosen));
   if (state.view === VIEW.FUNCTIONS && state.code) to.set("code", "");
-  if (state.zoom && !goesOn()) to.set("zoom", state.zoom);  // another box in newer data
+  if (state.zoom && !(goesOn() && !names.live.file)) to.set("zoom", state.zoom);  // another box in newer data
   if (state.size !== SIZES.LARGER) to.set("size", state.size);
   if (state.colour !== COLOURS.MODULE) to.set("colour", state.colour);
   if (state.theme) to.set("theme", state.theme);

@@ -1,4 +1,4 @@
-// A page of a recording that goes on: asks its own address for newer data, and keeps what the reader has chosen.
+// A page of a recording that goes on, or of a file that may change: asks its own address for newer data, and keeps what the reader has chosen.
 const LIVE_INTERVAL = 2000;  // ms
 const live = { paused: false, asking: false, reached: true, came: performance.now(), timer: 0, packed: "" };
 const goesOn = () => Boolean(names.live && names.live.running);
@@ -47,6 +47,11 @@ function showLive() {
   button.hidden = !goesOn();
   button.textContent = live.paused ? "Paused" : "Live";
   button.setAttribute("aria-pressed", String(!live.paused));
+  if (names.live.file) {
+    $("age").textContent = !live.reached ? "windlass does not answer." :
+      live.paused ? "A change of the file waits." : "The page follows the file.";
+    return;
+  }
   const reached = live.reached ? "the recording goes on" : "windlass does not answer";
   $("age").textContent = !goesOn() ? "The recording has ended. This is all of it." :
     `${upTo} of the recording, ${age} s old; ${live.paused ? "newer data wait" : reached}.`;
