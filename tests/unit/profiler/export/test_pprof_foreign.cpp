@@ -112,6 +112,45 @@ TEST(PprofForeign, FramesCountForEachEventOfASample) {
   EXPECT_EQ(few.error().code, ErrorCode::kLimit);
 }
 
+// protobuf allows a list to come in parts, packed or not.
+TEST(PprofForeign, LocationsInSeveralFields) {
+  std::string whole;
+  pbf_writer top(whole);
+  for (const char* text : {"", "samples", "count"}) top.add_string(pprof::kStringTable, text);
+  {
+    pbf_writer type(top, pprof::kSampleType);
+    type.add_int64(pprof::kType, 1);
+    type.add_int64(pprof::kUnit, 2);
+  }
+  for (const std::uint64_t id : {1, 2, 300}) pbf_writer(top, pprof::kLocation).add_uint64(pprof::kLocationId, id);
+  using Parts = std::vector<std::vector<std::uint64_t>>;  // one of one id is not packed
+  for (const Parts& parts : {Parts{{1, 300, 2}}, Parts{{1, 300}, {2, 1}}, Parts{{2}, {1, 300}}, Parts{{1, 2}, {300}},
+                             Parts{{1}, {2}, {2}}, Parts{}, Parts{{1, 300, 2}}, Parts{{}, {1, 2}}}) {
+    pbf_writer sample(top, pprof::kSample);
+    for (const auto& ids : parts) {
+      if (ids.size() == 1)
+        sample.add_uint64(pprof::kSampleLocationId, ids[0]);
+      else if (ids.empty())
+        sample.add_message(pprof::kSampleLocationId, std::string());
+      else
+        sample.add_packed_uint64(pprof::kSampleLocationId, ids.begin(), ids.end());
+    }
+    const std::int64_t one = 1;
+    sample.add_packed_int64(pprof::kSampleValue, &one, &one + 1);
+  }
+  const auto read = [&](const PprofLimits& limits) {
+    return read_pprof({reinterpret_cast<const std::byte*>(whole.data()), whole.size()}, limits);
+  };
+  const auto p = read({});
+  ASSERT_TRUE(p.has_value()) << p.error().text();
+  std::vector<std::vector<std::uint32_t>> stacks;
+  for (const auto& sample : p->samples) stacks.push_back(sample.locations);
+  EXPECT_EQ(stacks, (std::vector<std::vector<std::uint32_t>>{
+                        {0, 2, 1}, {0, 2, 1, 0}, {1, 0, 2}, {0, 1, 2}, {0, 1, 1}, {}, {0, 2, 1}, {0, 1}}));
+  EXPECT_TRUE(read({.max_frames = 21}).has_value());
+  EXPECT_FALSE(read({.max_frames = 20}).has_value()) << "a stack counts each time";
+}
+
 TEST(PprofForeign, GoHeap) {
   const auto p = Foreign()
                      .type("alloc_objects", "count")
