@@ -158,7 +158,7 @@ void Frames::path_of(const profile::Sample& sample, std::vector<std::uint32_t>& 
   begin_path(sample, path);
   for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
     const auto ids = of_location(*location);
-    for (auto id = ids.rbegin(); id != ids.rend(); ++id) path.push_back(*id);  // nearly always one
+    path.insert(path.end(), ids.rbegin(), ids.rend());
   }
 }
 

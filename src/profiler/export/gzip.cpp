@@ -1,10 +1,6 @@
 #include "profiler/export/gzip.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdint>
 
 namespace windlass::exporter {
 
@@ -54,16 +50,6 @@ std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
 }
 }  // namespace
 
-namespace {
-// Memory that was just reserved: a fault for each 4 KiB takes longer than reading what comes there.
-void prefer_large_pages(std::vector<std::byte>& reserved) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(reserved.data()) + page - 1) & ~(page - 1);
-  const auto end = reinterpret_cast<std::uintptr_t>(reserved.data() + reserved.capacity()) & ~(page - 1);
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
-}  // namespace
-
 Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes) {
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK)
@@ -73,10 +59,7 @@ Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes)
     ~End() { inflateEnd(stream); }
   } end{&stream};
 
-  std::vector<std::byte> result;
-  result.reserve(expected_size(bytes, max_bytes));
-  prefer_large_pages(result);
-  result.resize(result.capacity());
+  std::vector<std::byte> result(expected_size(bytes, max_bytes));
   std::size_t used = 0, taken = 0;
   for (;;) {
     if (used == result.size())

@@ -430,10 +430,7 @@ class PprofReader {
   }
   void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      const std::uint32_t index = location(varint_of(fields));
-      if (index == kNone || !count_items(1)) return;
-      sample.locations.push_back(index);
-      count_frames(frames_in_[index]);
+      if (count_items(1)) sample.locations.push_back(location(varint_of(fields)));
       return;
     }
     const auto ids = fields.get_packed_uint64();
@@ -442,18 +439,17 @@ class PprofReader {
     const std::size_t first = sample.locations.size();
     sample.locations.resize(first + count);
     std::uint32_t* to = sample.locations.data() + first;
-    std::uint64_t frames = 0;
     for (const std::uint64_t id : ids) {
-      const std::uint32_t index = location(id);
-      if (index == kNone) return;
-      frames += frames_in_[index];
-      *to++ = index;
+      *to++ = location(id);
+      if (error_) return;
     }
-    count_frames(frames);
   }
   std::uint32_t location(std::uint64_t id) {
     const std::uint32_t index = locations_.find(id);
-    if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+    if (index == kNone)
+      set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+    else
+      count_frames(frames_in_[index]);
     return index;
   }
   void read_values(pbf_reader& fields) {
