@@ -21,10 +21,25 @@ using Delete = void(void*, std::uintptr_t, std::uintptr_t);
 enum class Behind : std::uint8_t { kUnknown, kMalloc, kOther };
 constinit std::atomic<Behind> behind = Behind::kUnknown;
 
+// Do programs come here by the operators that libstdc++'s other forms call?
+bool are_own() {
+  Dl_info own{}, found{};
+  if (dladdr(reinterpret_cast<const void*>(&are_own), &own) == 0) return true;
+  for (const char* name : {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"}) {
+    const void* const first = dlsym(RTLD_DEFAULT, name);
+    if (first != nullptr && dladdr(first, &found) != 0 && found.dli_fbase != own.dli_fbase) return false;
+  }
+  return true;
+}
+
 // Which operators stand behind these? Those of libstdc++ and libc++ do no more than call malloc() and free(), as long
 // as there is memory: that is done here at once.
 [[gnu::noinline, gnu::cold]] Behind find_behind(const void* next) {
   if (next == nullptr && searching_next()) return Behind::kMalloc;
+  if (!are_own()) {  // the program has some of them: libstdc++'s others call those
+    behind.store(Behind::kOther, std::memory_order_relaxed);
+    return Behind::kOther;
+  }
   Dl_info info{};
   const bool known = next != nullptr && dladdr(next, &info) != 0 && info.dli_fname != nullptr;
   const bool plain = known && (std::strstr(info.dli_fname, "libstdc++.so") != nullptr ||

@@ -14,8 +14,6 @@ namespace windlass::cli {
 namespace {
 
 constexpr std::string_view kDatabase("SQLite format 3\0", 16);
-constexpr std::size_t kApplicationAt = 68;  // sqlite.org/fileformat2.html: the application's id
-constexpr std::string_view kApplication = "WLS1";
 
 // Of a time of the calendar, in UTC or here. Nothing if there is none, as on February 30; of a `carried` time that is
 // the day behind.
@@ -71,15 +69,14 @@ std::optional<TimeSpan> parse_range(std::string_view text, std::uint64_t now_ns)
 }
 
 bool is_store(std::string_view bytes) {
-  return bytes.starts_with(kDatabase) && bytes.size() >= kApplicationAt + kApplication.size() &&
-         bytes.substr(kApplicationAt, kApplication.size()) == kApplication;
+  return bytes.starts_with(kDatabase);  // a new store's other marks may be in the file beside it, -wal
 }
 
 std::optional<StoreFile> store_file(const std::string& text) {
   const auto names_store = [](const std::string& path) {
     std::error_code unknown;
     if (!std::filesystem::is_regular_file(path, unknown)) return false;  // what is read of a pipe is gone
-    std::array<char, kApplicationAt + kApplication.size()> head{};
+    std::array<char, kDatabase.size()> head{};
     std::ifstream file(path, std::ios::binary);
     file.read(head.data(), head.size());
     return is_store({head.data(), static_cast<std::size_t>(file.gcount())});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,20 @@
 namespace windlass::annotate {
 
 namespace {
+
+// A profile may be a stranger's, and name any file of the user.
+bool is_named_like_source(const std::string& path) {
+  static constexpr std::string_view kEndings[] = {
+      ".S",     ".asm", ".c",    ".c++",  ".cc",  ".cjs",  ".clj", ".cpp", ".cr",  ".cs",   ".cts",   ".cu",
+      ".cxx",   ".d",   ".dart", ".erl",  ".ex",  ".exs",  ".f",   ".f90", ".for", ".fs",   ".go",    ".h",
+      ".h++",   ".hh",  ".hpp",  ".hs",   ".hxx", ".i",    ".inc", ".inl", ".ipp", ".java", ".jl",    ".js",
+      ".jsx",   ".kt",  ".l",    ".lisp", ".ll",  ".lua",  ".m",   ".mjs", ".ml",  ".mm",   ".mts",   ".nim",
+      ".pas",   ".php", ".pl",   ".pm",   ".py",  ".pyx",  ".r",   ".rb",  ".rs",  ".s",    ".scala", ".scm",
+      ".swift", ".tcc", ".ts",   ".tsx",  ".v",   ".vala", ".vb",  ".x",   ".y",   ".zig"};
+  const std::string ending = std::filesystem::path(path).extension().string();
+  return ending.empty() ? path.find("/include/") != path.npos  // <vector>
+                        : std::ranges::find(kEndings, ending) != std::end(kEndings);
+}
 
 bool read(const std::string& place, std::string& to) {
   const auto file = MappedFile::read(place, SourceText::kMostBytes);
@@ -36,7 +51,7 @@ std::vector<std::string> SourceText::places_of(const std::string& path) const {
 const std::vector<std::string_view>& SourceText::lines_of(const std::string& path) {
   const auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;
-  if (!is_new || path.empty()) return file.lines;
+  if (!is_new || !is_named_like_source(path)) return file.lines;
   const auto places = places_of(path);
   const bool is_here = std::ranges::any_of(places, [&](const std::string& place) { return read(place, file.text); });
   if (!is_here && ask_) {

@@ -1,6 +1,8 @@
 #include "profiler/import/perf_processes.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -62,6 +64,15 @@ Expected<void> PerfProcesses::apply(ByteView record) {
   }
 }
 
+// { u8 size; u8 reserved[3]; u8 id[20] }. Kernels of 5.12 to 6.18 leave the flag of build ids in records that have the
+// file's device and inode there, if another event on the machine asks for build ids.
+bool is_build_id(ByteView record) {
+  const std::span<const std::uint8_t> id(record.u8() + kMmapEnd, 24);
+  const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
+  return id[0] != 0 && id[0] <= 20 && std::ranges::all_of(id.subspan(1, 3), is_zero) &&
+         std::ranges::all_of(id.subspan(std::size_t{4} + id[0]), is_zero);
+}
+
 Expected<void> PerfProcesses::map(ByteView record, bool second) {
   const auto header = *record.at<PerfHeader>(0);
   const auto mmap = record.at<Mmap>(8);
@@ -76,9 +87,8 @@ Expected<void> PerfProcesses::map(ByteView record, bool second) {
   file.path = *name;
   if (second) {
     if ((*record.at<std::uint32_t>(kProtection) & kProtExec) == 0) return {};
-    if ((header.misc & kMiscMmapBuildId) != 0) {
-      const std::size_t size = std::min<std::size_t>(record.u8()[kMmapEnd], 20);
-      for (std::size_t i = 0; i < size; ++i)
+    if ((header.misc & kMiscMmapBuildId) != 0 && is_build_id(record)) {
+      for (std::size_t i = 0; i < record.u8()[kMmapEnd]; ++i)
         file.identity.build_id += fmt::format("{:02x}", record.u8()[kMmapEnd + 4 + i]);
     } else {
       file.identity.major = *record.at<std::uint32_t>(kMmapEnd);

@@ -71,6 +71,10 @@ std::uint32_t ProfileBuilder::location(std::uint32_t module, std::uint64_t addre
 }
 
 std::uint32_t ProfileBuilder::event(profile::Event event) {
+  if (profile_.events.size() == kMostEvents) {
+    too_many_events_ = true;
+    return 0;
+  }
   profile_.events.push_back(std::move(event));
   added_.emplace_back();
   return static_cast<std::uint32_t>(profile_.events.size() - 1);
@@ -158,6 +162,7 @@ void ProfileBuilder::place_times() {
 }
 
 Expected<profile::Profile> ProfileBuilder::profile() {
+  if (too_many_events_) return fail(ErrorCode::kLimit, "the file has more events than the limit", 0, kMostEvents);
   if (!has_room()) return fail(ErrorCode::kLimit, "the file has more frames and samples than the limit", 0);
   if (overflow_) return fail(ErrorCode::kLimit, "values of the samples add up to more than 64 bits", 0);
   if (profile_.events.empty()) profile_.events.emplace_back();

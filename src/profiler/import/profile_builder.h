@@ -24,6 +24,7 @@ struct Limits {
 
 class ProfileBuilder {
  public:
+  static constexpr std::size_t kMostEvents = 64;  // each sample looks for its own
   explicit ProfileBuilder(const Limits& limits) : left_(limits.max_items) { profile_.events.clear(); }
 
   [[nodiscard]] std::uint32_t string(std::string_view text);
@@ -35,6 +36,7 @@ class ProfileBuilder {
   // One that the file names.
   [[nodiscard]] std::uint32_t location(std::uint32_t module, std::uint64_t address,
                                        std::span<const profile::Line> lines);
+  // At most kMostEvents.
   [[nodiscard]] std::uint32_t event(profile::Event event);
   [[nodiscard]] std::uint32_t labels(std::string_view key, std::string_view value);
   // Adds to the sample with the same stack, thread, event, labels, end and certainty. `at`: when it was taken, in ns of
@@ -53,7 +55,7 @@ class ProfileBuilder {
   void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
 
   // False: the file has more than the limit on items; profile() says so.
-  [[nodiscard]] bool has_room() const { return left_ != 0; }
+  [[nodiscard]] bool has_room() const { return left_ != 0 && !too_many_events_; }
   [[nodiscard]] profile::Profile& edit() { return profile_; }
   // kLimit: too many items, or sums over 64 bits.
   [[nodiscard]] Expected<profile::Profile> profile();
@@ -64,6 +66,8 @@ class ProfileBuilder {
                             Make make);
   std::uint32_t sample_of(const profile::Sample& sample);
   void place_times();
+
+  bool too_many_events_ = false;
 
   // Of an event's samples, as they were added.
   struct Added {

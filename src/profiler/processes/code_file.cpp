@@ -34,8 +34,7 @@ void parse(OpenedFile& opened) {
   }
 }
 
-std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCandidate& candidate,
-                                  const std::string& mapped_build_id) {
+std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCandidate& candidate) {
   OpenedFile opened;
   const struct stat& status = regular.status;
   auto file = MappedFile::from_fd(regular.file.get());
@@ -45,7 +44,7 @@ std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCand
   parse(opened);
   const std::string build_id = opened.image ? opened.image->build_id() : std::string();
   // Something else may be mapped there by now, even where map_files leads.
-  const auto same = os::compare({.inode = candidate.inode, .build_id = mapped_build_id}, build_id, status.st_ino);
+  const auto same = os::compare({.inode = candidate.inode, .build_id = {}}, build_id, status.st_ino);
   if (same == os::Sameness::kOther || (same == os::Sameness::kUnknown && !candidate.certain)) return std::nullopt;
   opened.content = build_id.empty() ? content_of(status) : profiler::content_of(build_id);
   opened.fd = regular.file.release();
@@ -97,12 +96,11 @@ wl_label_source goroutines_of(const image::ElfImage& image) {
 
 std::string content_of(const std::string& build_id) { return "id " + build_id; }
 
-std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates,
-                                         const std::string& build_id) {
+std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates) {
   for (const os::FileCandidate& candidate : candidates) {
     os::OpenedRegular regular = os::open_regular(candidate);
     if (!regular.file) continue;
-    if (auto opened = look_at(regular, candidate, build_id)) return opened;
+    if (auto opened = look_at(regular, candidate)) return opened;
   }
   return std::nullopt;
 }

@@ -32,10 +32,8 @@ struct OpenedFile {
 
 // `content` of every file with this build id (hex).
 [[nodiscard]] std::string content_of(const std::string& build_id);
-// The first of the files that can be opened and is what was mapped; `build_id` (hex) is what the mapping's record says,
-// empty if it does not.
-[[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates,
-                                                       const std::string& build_id);
+// The first of the files that can be opened and is what was mapped.
+[[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates);
 // The same of what is in no file, or in none that may be opened, by a descriptor of a memory file of its bytes (-1:
 // there is none), which it takes over.
 [[nodiscard]] std::optional<OpenedFile> open_memory_file(int fd, std::string content);

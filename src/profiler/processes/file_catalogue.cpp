@@ -22,7 +22,6 @@ CodeFile* FileCatalogue::with_content(const std::string& content) {
 }
 
 CodeFile* FileCatalogue::known(const os::ProcMap& map, std::uint32_t tgid) {
-  if (!map.file.build_id.empty()) return with_content(content_of(map.file.build_id));
   const auto found = by_inode_.find(map.file);
   if (found == by_inode_.end()) return nullptr;
   CodeFile& file = *found->second;

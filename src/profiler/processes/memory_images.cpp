@@ -70,7 +70,6 @@ std::optional<MemoryImages::Found> MemoryImages::find(std::uint32_t tgid, const 
   if (first == nullptr || ::stat(fmt::format("/proc/{}", tgid).c_str(), &owner) != 0) return std::nullopt;
   const auto headers = walk::read_loaded_headers(os::MemoryFile(static_cast<pid_t>(tgid)), first->begin);
   if (!headers || !has_code_at(*headers, map)) return std::nullopt;
-  if (!map.file.build_id.empty() && !os::is_same_build_id(headers->build_id, map.file.build_id)) return std::nullopt;
   return Found{tgid, first->begin,
                fmt::format("memory of {}: {} {}:{}:{} {}", owner.st_uid, first->path, first->file.major,
                            first->file.minor, first->file.inode, identity_of(*headers))};

@@ -49,8 +49,7 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
   if (!map.has_file()) return {};
   if (const CodeFile* file = catalogue_.known(map, tgid)) return file->place(map);
 
-  auto opened =
-      open_code_file(os::files_of(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map), map.file.build_id);
+  auto opened = open_code_file(os::files_of(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map));
   if (!opened) return resolve_in_memory(tgid, map);
   CodeFile* file = catalogue_.with_content(opened->content);
   if (file != nullptr)

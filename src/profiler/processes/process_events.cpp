@@ -20,12 +20,6 @@ namespace {
 // sample_id_all with TID | TIME: u32 pid, u32 tid, u64 time; with ID: u64 id behind it
 constexpr std::size_t kSampleIdSize = 16, kIdSize = 8;
 
-std::string to_hex(std::span<const std::byte> bytes) {
-  std::string hex;
-  for (const std::byte byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return hex;
-}
-
 // The NUL-padded string in front of the sample id. A missing NUL ends it at the record's end.
 std::string padded_string(ByteView record, std::uint64_t offset) {
   if (offset > record.size()) return {};
@@ -36,7 +30,9 @@ std::string padded_string(ByteView record, std::uint64_t offset) {
 // struct { header; u32 pid, tid; u64 addr, len, pgoff; union { {u32 maj, min; u64 ino, gen}; {u8 size, ...; u8 id[20]}
 // };
 //          u32 prot, flags; char filename[]; sample_id; }   (perf_event_open(2), PERF_RECORD_MMAP2)
-Expected<ProcessEvent> parse_mmap2(ByteView body, std::uint16_t misc, ProcessEvent event) {
+// Other events of the machine may ask for build ids, and their flag stays in the records of these (see
+// request_process_events()): the union is the file's place in any case.
+Expected<ProcessEvent> parse_mmap2(ByteView body, ProcessEvent event) {
   constexpr std::size_t kFixed = 72;
   if (body.size() < kFixed) return fail(ErrorCode::kTruncated, "MMAP2 record too short", body.origin(), body.size());
   event.kind = ProcessEventKind::kMap;
@@ -49,16 +45,10 @@ Expected<ProcessEvent> parse_mmap2(ByteView body, std::uint16_t misc, ProcessEve
     return fail(ErrorCode::kMalformed, "MMAP2 record with an impossible range", map.begin, length);
   map.end = map.begin + length;
   map.offset = *body.at<std::uint64_t>(32);
-  if (misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
-    const auto size = *body.at<std::uint8_t>(40);
-    if (size > 20) return fail(ErrorCode::kMalformed, "MMAP2 build id longer than 20 bytes", 40, size);
-    map.file.build_id = to_hex({body.data() + 44, size});
-  } else {
-    map.file.major = *body.at<std::uint32_t>(40);
-    map.file.minor = *body.at<std::uint32_t>(44);
-    map.file.inode = *body.at<std::uint64_t>(48);
-    map.file.generation = *body.at<std::uint64_t>(56);
-  }
+  map.file.major = *body.at<std::uint32_t>(40);
+  map.file.minor = *body.at<std::uint32_t>(44);
+  map.file.inode = *body.at<std::uint64_t>(48);
+  map.file.generation = *body.at<std::uint64_t>(56);
   constexpr std::uint32_t kProtExec = 4;
   map.executable = (*body.at<std::uint32_t>(64) & kProtExec) != 0;
   if (!map.executable) return fail(ErrorCode::kNotFound, "mapping is not executable", map.begin);
@@ -103,7 +93,10 @@ void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes) {
   attr.comm = 1;
   attr.comm_exec = 1;
   attr.task = 1;
-  attr.build_id = 1;
+  // No build ids: the kernel does not take their flag back from a mapping's record, which goes to the events of others,
+  // too (perf_event_mmap_output() of 5.12 to 6.18). `perf record` then takes a device number for a build id's length,
+  // and crashes.
+  attr.build_id = 0;
   attr.use_clockid = 1;
   attr.clockid = CLOCK_MONOTONIC;
   attr.watermark = 1;
@@ -111,15 +104,7 @@ void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes) {
 }
 
 int open_process_events(perf_event_attr& attr, pid_t process, int cpu) {
-  const auto open = [&] {
-    return static_cast<int>(syscall(SYS_perf_event_open, &attr, process, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-  };
-  const int fd = open();
-  if (fd >= 0 || errno != EINVAL || !attr.build_id) return fd;
-  attr.build_id = 0;
-  const int without = open();
-  if (without < 0) attr.build_id = 1;  // it was something else
-  return without;
+  return static_cast<int>(syscall(SYS_perf_event_open, &attr, process, cpu, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
 Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record, bool with_id) {
@@ -137,7 +122,7 @@ Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record, bool
   event.tid = *view.at<std::uint32_t>(record.size() - sample_id + 4);
   event.time = *view.at<std::uint64_t>(record.size() - sample_id + 8);
   switch (header->type) {
-    case PERF_RECORD_MMAP2: return parse_mmap2(body, header->misc, std::move(event));
+    case PERF_RECORD_MMAP2: return parse_mmap2(body, std::move(event));
     case PERF_RECORD_FORK: return parse_task(body, true, std::move(event));
     case PERF_RECORD_EXIT: return parse_task(body, false, std::move(event));
     case PERF_RECORD_COMM: return parse_comm(body, header->misc, std::move(event));

@@ -46,7 +46,7 @@ bool is_of_switches(const perf_event_attr& attr) {
 }
 
 void request_no_process_events(perf_event_attr& attr) {
-  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = attr.build_id = 0;
+  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 0;
 }
 
 }  // namespace
