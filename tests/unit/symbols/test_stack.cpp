@@ -97,9 +97,26 @@ TEST(Stack, ControlCharactersOfNamesAreEscaped) {
   NamedStack stack;
   NamedFrame& frame = stack.frames.emplace_back();
   frame.names.frames.push_back({"a\nb\x1b[2J", "", "c\nd", 7, false, false});
+  frame.arguments.push_back({true, {{"e\x1b", "int", "5"}, {"", "", "?"}}});
   const std::string text = stack.text();
   EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  EXPECT_NE(text.find(" (e\\x1b=5, [unnamed]=?)"), std::string::npos) << text;
+}
+
+TEST(Stack, HasArgumentsIfWanted) {
+  const test::LiveProcess process(WINDLASS_LIVE);
+  const auto target = open_process(static_cast<std::uint64_t>(process.id()));
+  ASSERT_TRUE(target) << target.error().text();
+  std::size_t known = 0;
+  for (const bool wanted : {false, true})
+    for (const NamedStack& stack : named_stacks(*target, {.max_frames = 100, .names = {}, .arguments = wanted}))
+      for (const NamedFrame& frame : stack.frames) {
+        EXPECT_EQ(frame.arguments.size(), wanted ? frame.names.frames.size() : 0U);
+        if (wanted && !frame.arguments.empty() && frame.names.frames.back().function == "main")
+          known += frame.arguments.back().known ? 1 : 0;
+      }
+  EXPECT_EQ(known, 1U);
 }
 
 TEST(Stack, OfEveryThreadOfAProcess) {
