@@ -38,6 +38,7 @@ namespace {
 // Samples leave the recorder so often, and are forgotten there so often.
 constexpr double kLongestPart = 10, kLongestKept = 60;  // seconds
 constexpr double kPartsKept = 6;
+constexpr std::uint64_t kNamesIdle = 6;  // parts in which a file had no new address: then it is closed
 
 std::uint64_t nanoseconds(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
@@ -118,7 +119,7 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
                                profiler::Recorder& recorder, StopSignals& signals, AgentTotals& totals) {
   std::optional<QuickNames> names;
   const auto name = [&](profile::Profile& profile) {
-    if (!names) names.emplace();
+    if (!names) names.emplace(1, kNamesIdle);
     names->name(profile);
     profiler::settle_named_waits(profile, recorder.options().events);
   };
@@ -135,7 +136,10 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
     if (watchdog) notify_manager("WATCHDOG=1");
     totals.count(recorder);
   };
-  hooks.second = [&](profile::Profile&& part) { writer.add(std::move(part), unix_now()); };
+  hooks.second = [&](profile::Profile&& part) {
+    totals.count(recorder);  // before the store has these
+    writer.add(std::move(part), unix_now());
+  };
   totals.begin();
   const auto run = recorder.run(signals.descriptor(), hooks);
   const bool reload = run && !arguments.config.empty() && recorder.command() == nullptr && signals.take_hangup();

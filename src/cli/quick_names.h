@@ -11,8 +11,10 @@ namespace windlass::cli {
 // kernel's symbols when it is made. One thread only.
 class QuickNames {
  public:
-  // As of SymbolizeOptions.
-  explicit QuickNames(unsigned threads = symbols::SymbolizeOptions{}.threads) : names_(options(threads)) {}
+  // As of SymbolizeOptions and LiveNames.
+  explicit QuickNames(unsigned threads = symbols::SymbolizeOptions{}.threads,
+                      std::uint64_t longest_idle = symbols::LiveNames::kLongestUnused)
+      : names_(options(threads), longest_idle) {}
 
   void name(profile::Profile& profile) { names_.name(profile); }
   [[nodiscard]] symbols::KernelSymbolsAhead& kernel() { return kernel_; }

@@ -12,33 +12,35 @@ namespace windlass::symbols {
 namespace {
 
 // A file without a build id is that which can be opened there.
-std::string identity_of(const profile::Module& module) {
+std::string key_of_module(const profile::Module& module) {
   const std::string& place = module.build_id.empty() ? module.open_path : module.build_id;
   return fmt::format("{}\n{}\n{}\n{}", module.path, place, module.pid, module.build_id.empty());
 }
 
 }  // namespace
 
-void LiveNames::learn(KnownFile& file, std::vector<std::uint64_t> addresses) {
+void LiveNames::learn(KnownFile& file, const profile::Module& module, std::vector<std::uint64_t> addresses) {
+  if (!file.symbols) file.symbols.emplace(module, options_);
+  file.asked = calls_;
   std::ranges::sort(addresses);
   const auto repeated = std::ranges::unique(addresses);
   addresses.erase(repeated.begin(), repeated.end());
   ModuleNames names(addresses.size(), file.functions);
-  file.symbols.name(addresses, names);
+  file.symbols->name(addresses, names);
   for (std::size_t i = 0; i < addresses.size(); ++i)
     file.addresses[addresses[i]] = {std::move(names.lines()[i]), names.begins[i]};
 }
 
 void LiveNames::name_module(profile::Profile& profile, std::uint32_t module,
                             const std::vector<std::uint32_t>& locations) {
-  std::unique_ptr<KnownFile>& file = files_[identity_of(profile.modules[module])];
-  if (file == nullptr) file = std::make_unique<KnownFile>(profile.modules[module], options_);
+  std::unique_ptr<KnownFile>& file = files_[key_of_module(profile.modules[module])];
+  if (file == nullptr) file = std::make_unique<KnownFile>();
   file->used = calls_;
   std::vector<std::uint64_t> unknown;
   for (const std::uint32_t number : locations)
     if (!file->addresses.contains(profile.locations[number].address))
       unknown.push_back(profile.locations[number].address);
-  if (!unknown.empty()) learn(*file, std::move(unknown));
+  if (!unknown.empty()) learn(*file, profile.modules[module], std::move(unknown));
   std::unordered_map<std::uint32_t, std::uint32_t> functions;  // of the file: places in the profile
   for (const std::uint32_t number : locations) {
     profile::Location& location = profile.locations[number];
@@ -55,10 +57,17 @@ void LiveNames::name_module(profile::Profile& profile, std::uint32_t module,
   }
 }
 
+std::size_t LiveNames::open_files() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(files_, [](const auto& entry) { return entry.second->symbols.has_value(); }));
+}
+
 void LiveNames::forget_unused() {
   std::size_t addresses = 0;
   for (const auto& [identity, file] : files_) addresses += file->addresses.size();
   if (addresses > kMostAddresses) files_.clear();
+  for (auto& [identity, file] : files_)
+    if (file->asked + longest_idle_ < calls_) file->symbols.reset();
   std::erase_if(files_, [this](const auto& entry) { return entry.second->used + kLongestUnused < calls_; });
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,12 +25,14 @@ class LiveNames {
  public:
   static constexpr std::size_t kMostAddresses = std::size_t{1} << 19;
   static constexpr std::uint64_t kLongestUnused = 60;
-  explicit LiveNames(SymbolizeOptions options) : options_(std::move(options)) {}
+  explicit LiveNames(SymbolizeOptions options, std::uint64_t longest_idle = kLongestUnused)
+      : options_(std::move(options)), longest_idle_(longest_idle) {}
 
   // As symbolize(), which says what is named.
   void name(profile::Profile& profile) noexcept;
-  // That are open.
+  // Whose names are known; and those of them that are open.
   [[nodiscard]] std::size_t files() const { return files_.size(); }
+  [[nodiscard]] std::size_t open_files() const;
 
  private:
   struct Named {
@@ -37,17 +40,17 @@ class LiveNames {
     std::uint64_t begin = 0;
   };
   struct KnownFile {
-    KnownFile(profile::Module module, const SymbolizeOptions& options) : symbols(std::move(module), options) {}
-    ModuleSymbols symbols;
+    std::optional<ModuleSymbols> symbols;  // nothing: closed
     FunctionTable functions;
     std::unordered_map<std::uint64_t, Named> addresses;
-    std::uint64_t used = 0;  // the call of name()
+    std::uint64_t used = 0, asked = 0;  // the calls of name() with an address, and with a new one
   };
   void forget_unused();
-  void learn(KnownFile& file, std::vector<std::uint64_t> addresses);
+  void learn(KnownFile& file, const profile::Module& module, std::vector<std::uint64_t> addresses);
   void name_module(profile::Profile& profile, std::uint32_t module, const std::vector<std::uint32_t>& locations);
 
   SymbolizeOptions options_;
+  std::uint64_t longest_idle_;
   std::map<std::string, std::unique_ptr<KnownFile>> files_;  // by what tells a module from others
   std::uint64_t calls_ = 0;
 };

@@ -169,7 +169,7 @@ TEST_F(AgentOptions, CountersAreServed) {
   EXPECT_GE(is("samples_total"), is("stored_samples_total"));
   EXPECT_GE(is("stored_intervals_total"), 2);
   for (const char* reason : {"ring_full", "wait_maps_full", "stack_event_lost", "not_stored"})
-    EXPECT_EQ(is(fmt::format("lost_samples_total{{reason=\"{}\"}}", reason)), 0);
+    EXPECT_LT(is(fmt::format("lost_samples_total{{reason=\"{}\"}}", reason)), is("samples_total"));
   for (const char* bound : {"stack_frames", "distinct_samples", "sample_frames", "addresses", "thread_names",
                             "processes_with_generated_code", "waiting_parts", "waiting_intervals"}) {
     EXPECT_GT(is(fmt::format("bound_limit{{bound=\"{}\"}}", bound)), 0);

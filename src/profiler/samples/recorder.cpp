@@ -215,7 +215,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
                           [begin = start_] { return std::chrono::duration<double>(Clock::now() - begin).count(); });
   for (bool stopped = false; !stopped && !finished(now_);) {
     wait_for_events(stop_descriptor, stopped);
-    round();
+    round(kMostWork);
     const double now = seconds();
     if (options_.duration > 0 && now >= options_.duration) break;
     if (now >= next_progress) {
@@ -247,7 +247,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
     registry_->preload(find_command(options_.command.front()));
   else
     follower_->scan_all(stopped);
-  round();
+  round(kMostWork);
   // Samples in what is not ready then go the long way.
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
@@ -288,12 +288,12 @@ void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
     stopped = true;
 }
 
-void Recorder::round() {
-  take_round();
+void Recorder::round(std::uint64_t most_work) {
+  take_round(most_work);
   follower_->finish_round(now_);
 }
 
-void Recorder::take_round() {
+void Recorder::take_round(std::uint64_t most_work) {
   now_ = monotonic_ns();
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
@@ -311,7 +311,7 @@ void Recorder::take_round() {
   };
   source_.samples->poll(0ms, push);
   if (allocations_ != nullptr) allocations_->poll(events_, push);
-  (void)take_events(now_, kMostWork);
+  (void)take_events(now_, most_work);
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
@@ -412,7 +412,7 @@ void Recorder::drain() {
   budget_.end_at(monotonic_ns() + kMostWorkAtEnd);
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(2ms);
-    take_round();
+    take_round(kMostWork);
   }
   now_ = monotonic_ns();
   (void)take_events(~0ull, ~std::uint64_t{0});
@@ -531,6 +531,8 @@ profile::Profile Recorder::profile_since_told() {
   const bool forgets = options_.forget_told > 0 && !times_ && allocations_ == nullptr &&
                        (seconds() >= forgotten_at_ + options_.forget_told || aggregator_.is_half_full());
   if (forgets) {
+    // Of a stack whose event is still on its way, the repeats would count as lost.
+    round(~std::uint64_t{0});
     settle_counts();
     names_.resolve();
   } else {

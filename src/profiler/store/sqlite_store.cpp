@@ -278,6 +278,8 @@ class SqliteStore final : public ProfileStore {
   // A file that was moved away or deleted takes what is written to it along: the path is opened anew.
   Expected<void> follow_path() {
     if (opened_ && (!file_ || file_at(path_) == file_)) return {};
+    // The log's name stays behind, so what it has goes into the file that was moved.
+    if (opened_) (void)opened_->database.run("PRAGMA wal_checkpoint(TRUNCATE)");
     opened_.reset();
     auto again = open_file(path_, options_);
     if (!again) {

@@ -105,7 +105,8 @@ TEST_P(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
 
 // Profiles that come one after the other get the names that each would get by itself.
 TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
-  LiveNames live({.lines = false});
+  constexpr std::uint64_t kIdle = 6;
+  LiveNames live({.lines = false}, kIdle);
   profile::Profile first;
   first.modules = {module("prog"), module("lib.so")};
   for (const auto& [name, address] : symbols_) first.locations.push_back({.module = 0, .address = address});
@@ -143,6 +144,7 @@ TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
   // Files are closed that no profile has had for long.
   for (std::uint64_t i = 0; i < LiveNames::kLongestUnused; ++i) {
     EXPECT_EQ(live.files(), 2u);
+    if (i == 0 || i >= kIdle) EXPECT_EQ(live.open_files(), i == 0 ? 2u : 0u) << i;
     profile::Profile nothing;
     live.name(nothing);
   }
