@@ -91,6 +91,12 @@ TEST_F(Allocations, OnStacksThatAreNearlyUsedUp) {
   expect_known(record("--alloc=512", WINDLASS_SMALL_STACKS " 5000"), 512, 3);
 }
 
+// libstdc++'s other forms call those of the program.
+TEST_F(Allocations, AProgramMayReplaceTwoOperatorsOnly) {
+  (void)record("--alloc=1", WINDLASS_OWN_OPERATORS);
+  EXPECT_NE(output_.find("fine"), std::string::npos) << output_;
+}
+
 TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
   const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS_STATIC);
   EXPECT_NE(output_.find("it is statically linked"), std::string::npos) << output_;
