@@ -144,7 +144,9 @@ TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
   // Files are closed that no profile has had for long.
   for (std::uint64_t i = 0; i < LiveNames::kLongestUnused; ++i) {
     EXPECT_EQ(live.files(), 2u);
-    if (i == 0 || i >= kIdle) EXPECT_EQ(live.open_files(), i == 0 ? 2u : 0u) << i;
+    if (i == 0 || i >= kIdle) {
+      EXPECT_EQ(live.open_files(), i == 0 ? 2u : 0u) << i;
+    }
     profile::Profile nothing;
     live.name(nothing);
   }
