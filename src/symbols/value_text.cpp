@@ -131,7 +131,7 @@ std::string ValueText::named(Dwarf_Die type, int depth) {
   const bool is_pointer = tag == DW_TAG_pointer_type || tag == DW_TAG_ptr_to_member_type;
   if (!is_pointer && !is_reference(tag) && !is_alias(tag) && tag != DW_TAG_array_type && tag != DW_TAG_subroutine_type)
     return "{...}";
-  const std::string inner = has_target ? named(target, depth + 1) : "void";
+  std::string inner = has_target ? named(target, depth + 1) : "void";
   const char* space = inner.ends_with('*') || inner.ends_with('&') ? "" : " ";
   switch (tag) {
     case DW_TAG_pointer_type: return inner.ends_with(" (...)") ? inner : inner + space + "*";
@@ -160,7 +160,7 @@ void ValueText::write(Dwarf_Die type, ByteView bytes, int depth) {
     text_ += "...";
     return;
   }
-  if (!peel(type) || bytes.size() == 0) return write_type(given);
+  if (!peel(type) || bytes.empty()) return write_type(given);
   switch (dwarf_tag(&type)) {
     case DW_TAG_base_type: return write_base(type, bytes);
     case DW_TAG_enumeration_type: return bytes.size() <= 8 ? write_enumerator(type, bytes) : write_type(given);
@@ -363,7 +363,7 @@ bool ValueText::write_member(Dwarf_Die& member, ByteView bytes, int depth) {
     if (!place || *width == 0 || *width > 8 * size || size > 8 || *place / 8 >= bytes.size()) return false;
     std::uint64_t value = word_of(*bytes.sub(*place / 8, std::min<std::size_t>(8, bytes.size() - *place / 8)));
     if (*place % 8 + *width > 64) return false;
-    const unsigned unused = static_cast<unsigned>(64 - *width);
+    const auto unused = static_cast<unsigned>(64 - *width);
     value = value >> *place % 8 << unused;
     Dwarf_Die behind = type;
     const auto encoding = peel(behind) ? encoding_of(behind) : std::nullopt;

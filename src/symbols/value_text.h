@@ -17,7 +17,11 @@ namespace windlass::symbols {
 class EntryBudget {
  public:
   explicit EntryBudget(std::size_t entries) : left_(entries) {}
-  [[nodiscard]] bool take() { return left_ != 0 && left_-- != 0; }
+  [[nodiscard]] bool take() {
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
 
  private:
   std::size_t left_;
