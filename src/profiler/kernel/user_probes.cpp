@@ -13,7 +13,7 @@
 #include "formats/image/elf.h"
 #include "profiler/kernel/usdt_notes.h"
 #include "windlass_filter_layout.h"
-#include "windlass_types.h"
+#include "windlass_process_layout.h"
 // After the types of its variables.
 #include "windlass.skel.h"
 
@@ -81,7 +81,7 @@ void prepare_allocations(windlass_bpf& skeleton, const AllocationProbes* probes,
   const double mean = std::numbers::ln2 * static_cast<double>(period);
   const int shift = 31 - static_cast<int>(std::bit_width(period));
   data.wl_distance_factor = static_cast<__u64>(std::llround(std::ldexp(mean, shift)));
-  data.wl_distance_shift = static_cast<__u64>(24 + shift);
+  data.wl_distance_shift = static_cast<unsigned>(24 + shift);
   for (unsigned step = 0; step < WL_WEIGHTS; ++step) data.wl_allocation_weights[step] = weight_at(step);
 }
 
