@@ -285,7 +285,7 @@ TEST(WinArm64Write, Limits) {
        with_epilogue(small, {98, 110, {{102, Allocate{32}}, {106, Allocate{16}}}})},
       {"epilogue does not end at a multiple", ErrorCode::kMalformed, 110,
        with_epilogue(small, {100, 110, {{104, Allocate{32}}, {108, Allocate{16}}}})},
-      {"takes back all of this", ErrorCode::kUnsupported, 108,
+      {"one instruction takes back allocations", ErrorCode::kUnsupported, 108,
        with_epilogue(function({{4, Save{19, 0, 16}}, {8, Save{20, 0, 16}}, {12, Allocate{16}}}),
                      {100, 116, {{104, Allocate{16}}, {108, Save{20, 0, 16}}, {108, Save{19, 0, 16}}}})},
       {"1 MiB - 4", ErrorCode::kLimit, 0, function({{4, Allocate{16}}}, 1U << 20), {.fragments = Fragments::kNever}},
