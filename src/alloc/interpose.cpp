@@ -118,10 +118,10 @@ WINDLASS_PAGES(valloc)
 WINDLASS_PAGES(pvalloc)
 
 // Threads' stacks may be small.
-WINDLASS_EXPORTED int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+WINDLASS_EXPORTED int pthread_create(pthread_t* made, const pthread_attr_t* attributes, void* (*function)(void*),
                                      void* argument) noexcept {
   auto* const next = next_pthread_create.get();
   if (next == nullptr) return EAGAIN;
   note_thread(attributes);
-  return next(thread, attributes, function, argument);
+  return next(made, attributes, function, argument);
 }

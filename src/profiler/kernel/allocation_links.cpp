@@ -43,7 +43,7 @@ void prepare_allocations(windlass_bpf& skeleton, const AllocationProbes* probes,
   const double mean = std::numbers::ln2 * static_cast<double>(period);
   const int shift = 31 - static_cast<int>(std::bit_width(period));
   data.wl_distance_factor = static_cast<__u64>(std::llround(std::ldexp(mean, shift)));
-  data.wl_distance_shift = static_cast<__u64>(24 + shift);
+  data.wl_distance_shift = 24 + static_cast<__u64>(shift);
   for (unsigned step = 0; step < WL_WEIGHTS; ++step) data.wl_allocation_weights[step] = weight_at(step);
 }
 

@@ -31,7 +31,7 @@ std::function<std::uint32_t(std::uint32_t)> ProcessLabelSets::forget() {
   old.swap(sets_);
   numbers_ = {{{}, 0}};
   has_overflowed_ = false;
-  const auto anew = [this, old = std::move(old)](std::uint32_t set) { return number_of(old[set]); };
+  auto anew = [this, old = std::move(old)](std::uint32_t set) { return number_of(old[set]); };
   for (auto& [tgid, set] : known_) set = anew(set);
   return anew;
 }

@@ -270,7 +270,7 @@ class SqliteStore final : public ProfileStore {
       : path_(std::move(path)), options_(options), opened_(std::move(opened)), file_(file_at(path_)) {}
 
   template <typename Query, typename... Parts>
-  auto ask(Query query, Parts... parts) -> decltype(query(nullptr, parts...)) {
+  auto ask(Query query, const Parts&... parts) -> decltype(query(nullptr, parts...)) {
     if (!opened_) return Failure(not_open_);
     return query(opened_->database.get(), parts...);
   }
