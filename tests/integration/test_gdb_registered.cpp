@@ -105,9 +105,10 @@ TEST_P(Llvm, CodeHasItsNamesAndCallers) {
     EXPECT_GE(share.percent(), 99.5);
     test::tested_version("LLVM (lli)", test::version_of(lli(GetParam()) + " --version"), compiler, share.all,
                          share.whole);
+    // A tick may come in the program's main() itself, below lli's, and with an interrupt of the kernel above.
     for (const test::FoldedStack& stack : stacks)
       EXPECT_TRUE(has_in_order(stack.frames, {"_start", "__libc_start_main", "main", "middle"}) ||
-                  stack.frames.back() == "main")
+                  std::ranges::count(stack.frames, "main") == 2)
           << fmt::format("{}", fmt::join(stack.frames, ";"));
     std::istringstream lines(test::run(fmt::format(WINDLASS_COMMAND " walk --json {}", program.pid())).output);
     for (std::string line; std::getline(lines, line);) {
