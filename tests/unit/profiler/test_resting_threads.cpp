@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 #include <vector>
+
+#include "support/process_reading.h"
 
 namespace windlass::profiler {
 namespace {
@@ -61,6 +64,7 @@ class RestingThreadsTest : public testing::Test {
 };
 
 TEST_F(RestingThreadsTest, TheStackIsReadWhileTheThreadWaits) {
+  if (const std::string why = test::no_process_reading(); !why.empty()) GTEST_SKIP() << why;
   RestingThreads threads;
   const auto bytes = event();
   ASSERT_TRUE(threads.take(reinterpret_cast<const wl_event_head&>(bytes[0]), bytes.size() * 8));
