@@ -43,7 +43,8 @@ APART int make_children(int children) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  usleep(200'000);  // as long as a recording takes to know what the program has mapped
+  // As long as a recording takes to know what the program has mapped.
+  usleep(std::getenv("WINDLASS_EMULATED") != nullptr ? 5'000'000 : 200'000);
   if (touch_pages(std::atoi(argv[1])) != 0) return 1;
   pthread_t thread;
   void* const calls = reinterpret_cast<void*>(std::atol(argv[2]));
