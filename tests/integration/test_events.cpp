@@ -13,6 +13,7 @@
 
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
+#include "support/emulated.h"
 #include "support/privilege.h"
 #include "support/profile_frames.h"
 #include "support/run_command.h"
@@ -86,11 +87,15 @@ TEST_F(Events, EveryCallOfAProbedFunctionIsThere) {
   const std::string returns = fmt::format("uretprobe:{}:probed", WINDLASS_EVENTS);
   record(fmt::format("-e {} -e {}", probe, returns));
   EXPECT_EQ(profile_.lost, 0u);
-  EXPECT_EQ(count(probe, "call_probed"), 2 * kCalls) << done_.output;
-  EXPECT_EQ(count(probe, "main"), kCalls);
-  EXPECT_EQ(count(returns, "call_probed"), 2 * kCalls) << done_.output;
-  EXPECT_EQ(whole(probe), 1);
-  EXPECT_EQ(whole(returns), 1);
+  const double least = emulated() ? 0.95 : 1;  // each is counted, with its stack where there is time
+  for (const std::string& event : {probe, returns}) {
+    SCOPED_TRACE(event + done_.output);
+    EXPECT_EQ(count(event), 2 * kCalls);
+    EXPECT_GE(count(event, "call_probed"), least * 2 * kCalls);
+    EXPECT_GE(count(event, "main"), least * kCalls);
+    EXPECT_LE(count(event, "main"), kCalls);
+    EXPECT_GE(whole(event), least);
+  }
 }
 
 TEST_F(Events, SeveralAtOnce) {
@@ -102,7 +107,7 @@ TEST_F(Events, SeveralAtOnce) {
   EXPECT_GE(count("context-switches", "make_children"), 1u);
   EXPECT_GE(count("off-cpu", "make_children"), count("context-switches", "make_children") / 2);
   EXPECT_GE(count("page-faults", "touch_pages"), kPages);
-  EXPECT_GT(whole("off-cpu"), 0.999);
+  EXPECT_GT(whole("off-cpu"), emulated() ? 0.95 : 0.999);
   EXPECT_NE(done_.output.find("sched:sched_process_fork"), std::string::npos) << done_.output;
 }
 

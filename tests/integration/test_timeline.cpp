@@ -18,6 +18,7 @@
 #include "profiler/export/pprof.h"
 #include "profiler/export/times.h"
 #include "profiler/profile/profile.h"
+#include "support/emulated.h"
 #include "support/privilege.h"
 #include "support/profile_frames.h"
 #include "support/run_command.h"
@@ -101,7 +102,7 @@ TEST_F(Timeline, TellsWhenEachPhaseWas) {
   // The machine may be busy, but not only with others.
   EXPECT_GT(one, 25u) << output_;
   EXPECT_GT(two, 25u) << output_;
-  EXPECT_NEAR(slept, begins[2] - begins[1], 5 * kMs);
+  EXPECT_NEAR(slept, begins[2] - begins[1], (emulated() ? 100 : 5) * kMs);
   for (const Sample& sample : profile.samples) {
     double sum = 0;
     for (const profile::SampleTime& time : times_of(profile, sample)) sum += static_cast<double>(time.lasted);
@@ -128,7 +129,7 @@ TEST_F(Timeline, ReportShowsAPartOfTheTime) {
   // One line: the sleep, cut to the part.
   EXPECT_EQ(std::ranges::count(rest, '\n'), 1) << rest;
   EXPECT_NE(rest.find("phase_rest"), std::string::npos) << rest;
-  EXPECT_NEAR(std::stod(rest.substr(rest.rfind(' '))), begins[2] - begins[1] - 40 * kMs, 2e3);
+  EXPECT_NEAR(std::stod(rest.substr(rest.rfind(' '))), begins[2] - begins[1] - 40 * kMs, emulated() ? 100 * kMs : 2e3);
   const std::string text = part(1, "");
   EXPECT_NE(text.find("left out: "), std::string::npos) << text;
   EXPECT_EQ(nlohmann::json::parse(report("--firefox --from 0.1 " + path_))["threads"].size(), 1u);
@@ -148,6 +149,7 @@ TEST_F(Timeline, OldTimesAreGivenUpAndThatIsSaid) {
   frequency_ = 49999;  // a chunk of times is 16 KiB, at least one of which is kept
   const Profile profile = record("--timeline=4K", WINDLASS_PHASES " 1000");
   const std::uint64_t samples = counted(profile, 0);
+  if (emulated() && samples < 8192) GTEST_SKIP() << "an emulated machine takes too few samples";
   ASSERT_LT(profile.times.size(), samples) << output_;
   EXPECT_GT(profile.times.size(), 0u);
   EXPECT_NE(output_.find("samples have no time: those before "), std::string::npos) << output_;
