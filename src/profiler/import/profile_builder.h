@@ -67,8 +67,6 @@ class ProfileBuilder {
   std::uint32_t sample_of(const profile::Sample& sample);
   void place_times();
 
-  bool too_many_events_ = false;
-
   // Of an event's samples, as they were added.
   struct Added {
     std::uint64_t sum = 0;
@@ -86,7 +84,7 @@ class ProfileBuilder {
   std::unordered_map<std::string, std::uint32_t> strings_, modules_, functions_, locations_, samples_, label_sets_;
   std::vector<Added> added_;  // of each event
   std::vector<Moment> moments_;
-  bool overflow_ = false;
+  bool overflow_ = false, too_many_events_ = false;
 };
 
 }  // namespace windlass::importer
