@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include "base/mapped_file.h"
 #include "os/readers.h"
@@ -112,7 +114,8 @@ Expected<Imported> read_any(ByteView bytes, const Limits& limits) {
 
 Expected<Imported> read_any_file(const std::string& path, const Limits& limits) {
   MappedFile mapped;
-  if (path != "-")
+  std::error_code unknown;
+  if (path != "-" && std::filesystem::is_regular_file(path, unknown))  // who writes a pipe sees that it was closed
     if (auto file = MappedFile::open(path); file && is_perf_file(file->bytes())) mapped = std::move(*file);
   std::vector<std::byte> read;
   ByteView bytes = mapped.bytes();
