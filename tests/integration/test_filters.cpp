@@ -18,6 +18,7 @@
 #include "profiler/export/pprof.h"
 #include "profiler/processes/cgroup_tree.h"
 #include "profiler/profile/profile.h"
+#include "support/emulated.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -42,7 +43,7 @@ class Filters : public testing::Test {
   void record(const std::string& options, const std::string& before = "") {
     const std::string script = fmt::format("{}{} 30 & wait", before, WINDLASS_WAITS);
     // An emulated machine may not get through a tick before the next one is due.
-    const char* rate = std::getenv("WINDLASS_EMULATED") != nullptr ? "-F 199" : "";
+    const char* rate = emulated() ? "-F 199" : "";
     done_ = run(fmt::format("NAMED=value {} record {} -o {} --off-cpu {} -- sh -c '{}' 2>&1", WINDLASS_COMMAND, rate,
                             path_, options, script));
     auto read = exporter::read_pprof_file(path_);

@@ -15,6 +15,7 @@
 
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
+#include "support/emulated.h"
 #include "support/privilege.h"
 #include "support/profile_frames.h"
 #include "support/run_command.h"
@@ -38,8 +39,6 @@ struct Sum {
   std::uint64_t count = 0;
   double ns = 0;
 };
-
-bool emulated() { return std::getenv("WINDLASS_EMULATED") != nullptr; }
 
 // Of the sample's frames the waker's, and the one that names it, alone; and all others.
 struct Parts {

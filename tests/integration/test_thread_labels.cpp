@@ -19,6 +19,7 @@
 #include "integration/go/program.h"
 #include "profiler/export/pprof.h"
 #include "profiler/profile/profile.h"
+#include "support/emulated.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -47,7 +48,7 @@ std::map<std::string, double> times_in(const std::string& output) {
 double tolerance(double seconds) { return 0.1 * seconds + 0.05; }
 // How little they may. A busy machine loses ticks, and so does one whose host takes its processors. A recorder that is
 // late does not know the program yet. Emulated, both are the rule.
-double least_of(double seconds) { return std::getenv("WINDLASS_EMULATED") != nullptr ? 1e-3 : 0.5 * seconds; }
+double least_of(double seconds) { return emulated() ? 1e-3 : 0.5 * seconds; }
 
 class ThreadLabels : public testing::Test {
  protected:
