@@ -36,6 +36,11 @@ std::string some_of(const std::vector<std::string>& names) {
   return text;
 }
 
+void say_no_such_value(std::string_view subject, std::string_view key, std::string_view value,
+                       const std::vector<std::string>& values) {
+  say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", subject, key, value, key, some_of(values));
+}
+
 namespace {
 
 void name_addresses(importer::Imported& imported) {
@@ -76,8 +81,7 @@ bool say_missing(store::ProfileStore& store, const std::string& path, const stor
   for (const store::Label& label : filter.labels) {
     const auto values = store.values(label.key);
     if (!values || std::ranges::find(*values, label.value) != values->end()) continue;
-    say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", path, label.key, label.value, label.key,
-        some_of(*values));
+    say_no_such_value(path, label.key, label.value, *values);
     return true;
   }
   return false;

@@ -31,6 +31,10 @@ namespace windlass::cli {
 // "a, b, c", and how many more.
 [[nodiscard]] std::string some_of(const std::vector<std::string>& names);
 
+// Says that no sample has this value of the label, and which values samples have.
+void say_no_such_value(std::string_view subject, std::string_view key, std::string_view value,
+                       const std::vector<std::string>& values);
+
 // Says why a profile cannot be read or written. Returns the exit status.
 [[nodiscard]] int unreadable_profile(const std::string& file, std::string_view command, const Error& error);
 

@@ -48,8 +48,7 @@ std::vector<exporter::LabelFilter> filters_of(const std::vector<std::string>& on
 bool has_value(const profile::Profile& profile, std::string_view subject, const exporter::LabelFilter& filter) {
   const auto values = exporter::label_values(profile, filter.key);
   if (std::ranges::find(values, filter.value) != values.end()) return true;
-  say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", subject, filter.key, filter.value,
-      filter.key, some_of(values));
+  say_no_such_value(subject, filter.key, filter.value, values);
   return false;
 }
 

@@ -133,15 +133,7 @@ class Encoder {
     epilogs(content);
     for (const UnwindCode& code : content.codes) operation(code);
     if (slots % 2 != 0) u16(0);
-    if (content.chained) {
-      u32(content.chained->begin);
-      u32(content.chained->end);
-      u32(content.chained->info);
-    } else if ((content.flags & (kEhandler | kUhandler)) != 0) {
-      u32(content.handler);
-      bytes_.insert(bytes_.end(), content.handler_data.begin(), content.handler_data.end());
-      bytes_.resize((bytes_.size() + 3) / 4 * 4);
-    }
+    append_chain_or_handler(content, bytes_);
     return std::move(bytes_);
   }
 
@@ -182,6 +174,21 @@ class Encoder {
 };
 
 }  // namespace
+
+void append_chain_or_handler(const InfoContent& content, std::vector<std::byte>& to) {
+  const auto u32 = [&](std::uint32_t value) {
+    for (unsigned i = 0; i < 4; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i) & 0xff));
+  };
+  if (content.chained) {
+    u32(content.chained->begin);
+    u32(content.chained->end);
+    u32(content.chained->info);
+  } else if ((content.flags & (kEhandler | kUhandler)) != 0) {
+    u32(content.handler);
+    to.insert(to.end(), content.handler_data.begin(), content.handler_data.end());
+    to.resize((to.size() + 3) / 4 * 4);
+  }
+}
 
 unsigned slots_of(const UnwindCode& code) {
   if (is_allocation(code.operation)) return code.value <= kMaxSmall ? 1 : code.value / 8 <= kMaxScaled ? 2 : 3;

@@ -47,6 +47,8 @@ struct InfoContent {
 [[nodiscard]] Expected<std::vector<std::byte>> encode(const InfoContent& content);
 // The same of version 3, which encode() calls.
 [[nodiscard]] Expected<std::vector<std::byte>> encode_v3(const InfoContent& content);
+// What stands behind the codes in each version: the entry that this is chained to, or the handler and its data.
+void append_chain_or_handler(const InfoContent& content, std::vector<std::byte>& to);
 
 // The bytes that encode() writes without handler data, of a version 1 or 2. Errors: an operation that cannot be read.
 [[nodiscard]] Expected<InfoContent> decode(const UnwindInfo& info);

@@ -140,24 +140,13 @@ Expected<std::vector<std::byte>> encode_v3(const InfoContent& content) {
   if (const auto ok = payload.run(content); !ok) return Failure(ok.error());
   std::vector<std::byte> bytes;
   const auto u8 = [&](std::size_t value) { bytes.push_back(static_cast<std::byte>(value & 0xff)); };
-  const auto u32 = [&](std::uint32_t value) {
-    for (unsigned i = 0; i < 4; ++i) u8(value >> (8 * i));
-  };
   u8(3 | content.flags << 3);
   u8(content.prolog_size);
   u8(payload.bytes().size() / 2);
   u8(content.codes.size() | content.epilogs_v3.size() << 5);
   bytes.insert(bytes.end(), payload.bytes().begin(), payload.bytes().end());
   bytes.resize((bytes.size() + 3) / 4 * 4);
-  if (content.chained) {
-    u32(content.chained->begin);
-    u32(content.chained->end);
-    u32(content.chained->info);
-  } else if ((content.flags & (kEhandler | kUhandler)) != 0) {
-    u32(content.handler);
-    bytes.insert(bytes.end(), content.handler_data.begin(), content.handler_data.end());
-    bytes.resize((bytes.size() + 3) / 4 * 4);
-  }
+  append_chain_or_handler(content, bytes);
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "profiler/kernel/event_links.h"
 #include "windlass_filter_layout.h"
 #include "windlass_process_layout.h"
 #include "windlass_types.h"
@@ -65,13 +66,9 @@ std::expected<void, int> attach_allocations(const windlass_bpf& skeleton, const 
     for (std::uint32_t i = 0; i < probes.probes.size(); ++i) {
       const AllocationProbe& probe = probes.probes[i];
       if ((probe.place.kind == WL_ALLOCATION_FREE) != frees) continue;
-      bpf_uprobe_opts how{};
-      how.sz = sizeof how;
-      how.bpf_cookie = i;
-      how.ref_ctr_offset = probe.semaphore;
       const bpf_program* program = frees ? skeleton.progs.windlass_free : skeleton.progs.windlass_allocation;
-      bpf_link* link = bpf_program__attach_uprobe_opts(program, static_cast<pid_t>(probe.tgid), probe.file.c_str(),
-                                                       probe.offset, &how);
+      bpf_link* link =
+          attach_uprobe(*program, static_cast<pid_t>(probe.tgid), probe.file, probe.offset, probe.semaphore, i);
       if (link != nullptr) {
         links.push_back(link);
         continue;

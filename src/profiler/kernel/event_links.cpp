@@ -43,7 +43,7 @@ bpf_link* attach_kernel_probe(const bpf_program& program, const EventSpec& event
   return bpf_program__attach_kprobe_opts(&program, event.function.c_str(), &how);
 }
 
-// A static probe may be at several places. A kernel that does not know semaphores (before 4.20) refuses them.
+// A static probe may be at several places.
 std::expected<void, int> attach_static_probe(const bpf_program& program, const EventSpec& event, std::uint64_t number,
                                              std::vector<bpf_link*>& links) {
   const auto file = MappedFile::open(event.file);
@@ -53,11 +53,7 @@ std::expected<void, int> attach_static_probe(const bpf_program& program, const E
   const std::vector<StaticProbe> probes = find_static_probes(*image, event.category, event.point);
   if (probes.empty()) return std::unexpected(ENOENT);
   for (const StaticProbe& probe : probes) {
-    bpf_uprobe_opts how{};
-    how.sz = sizeof how;
-    how.bpf_cookie = number;
-    how.ref_ctr_offset = probe.semaphore;
-    bpf_link* link = bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), probe.place, &how);
+    bpf_link* link = attach_uprobe(program, -1, event.file, probe.place, probe.semaphore, number);
     if (link == nullptr) return std::unexpected(errno);
     links.push_back(link);
   }
@@ -65,6 +61,15 @@ std::expected<void, int> attach_static_probe(const bpf_program& program, const E
 }
 
 }  // namespace
+
+bpf_link* attach_uprobe(const bpf_program& program, int pid, const std::string& file, std::uint64_t offset,
+                        std::uint64_t semaphore, std::uint64_t number) {
+  bpf_uprobe_opts how{};
+  how.sz = sizeof how;
+  how.bpf_cookie = number;
+  how.ref_ctr_offset = semaphore;
+  return bpf_program__attach_uprobe_opts(&program, pid, file.c_str(), offset, &how);
+}
 
 std::expected<void, int> attach_event(const bpf_program& program, const EventSpec& event, std::uint64_t number,
                                       std::vector<bpf_link*>& links) {
