@@ -137,6 +137,11 @@ struct RegistrarOptions {
   std::uint64_t heap_end = 0;
   // kGrowableTable: entries that the first table has room for. 0: 4096.
   std::uint32_t table_entries = 0;
+  // Windows: called in add() and move() for each call about which Windows asks no handler, as
+  // winx64::handlers_not_asked() finds them. `return_address` is the call's. The function is registered all the same.
+  // The registrar's lock is held, so nothing may be registered or removed in here.
+  void (*handler_not_asked)(std::uint64_t return_address, void* context) = nullptr;
+  void* context = nullptr;  // For handler_not_asked.
 };
 
 // Opens a registry. Errors: kUnsupported if this process has no such registry, and the text says what is missing;

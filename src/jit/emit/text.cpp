@@ -113,8 +113,10 @@ class Text : AssemblyText {
     end_section(".xdata");
     section(".pdata");
     std::size_t entry = 0;
-    for (std::size_t i = 0; i < spans_.size(); ++i)
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      if constexpr (!kArm) advise(spans_[i]);
       for (; entry < ends[i]; ++entry) put_entry(spans_[i], written.entries[entry]);
+    }
     end_section(".pdata");
     if (masm_) line(arm_ ? "    END" : "END");
     return take();
@@ -132,6 +134,13 @@ class Text : AssemblyText {
     const auto offset = static_cast<std::size_t>(span.offset);
     const bool inside = span.offset >= 0 && offset <= code.size() && span.prologue.code_size <= code.size() - offset;
     return inside ? code.subspan(offset, span.prologue.code_size) : std::span<const std::byte>();
+  }
+
+  // A comment for each call about which Windows asks no handler.
+  void advise(const Span& span) {
+    for (const std::uint32_t at : winx64::handlers_not_asked(with_handler(span.prologue), code_of(span)))
+      line(fmt::format("{} the handler is not asked about the call in front of {}{:+}: put a nop behind the call",
+                       masm_ ? ';' : '#', symbols_[span.function], place(span) + at));
   }
 
   [[nodiscard]] Prologue with_handler(const Prologue& prologue) const {

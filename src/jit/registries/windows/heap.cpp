@@ -33,6 +33,10 @@ Claims& claims() {
   return all;
 }
 
+std::span<const std::byte> code_of(const GeneratedFunction& function) {
+  return {reinterpret_cast<const std::byte*>(function.address), function.size};
+}
+
 }  // namespace
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ Expected<void> HeapRegistrar::check_code(std::span<const Run> runs) const {
 Expected<void> HeapRegistrar::write_one(const Function& function, std::uint64_t base, winx64::Writer& writer) {
   const GeneratedFunction& given = *function.given;
   const auto rva = static_cast<std::uint32_t>(function.begin() - base);
-  const std::span code(reinterpret_cast<const std::byte*>(given.address), given.size);
+  const auto code = code_of(given);
   if (given.prologue == nullptr)
     return fail(ErrorCode::kUnsupported, "Windows' tables are written of prologues, not of rows", function.begin());
   if (given.personality == 0) {
@@ -176,6 +180,18 @@ Expected<void> HeapRegistrar::write_one(const Function& function, std::uint64_t 
   if (!handled.handler) handled.handler.emplace();
   handled.handler->rva = static_cast<std::uint32_t>(*thunk - base);
   return writer.add(handled, rva, code);
+}
+
+void HeapRegistrar::advise(std::span<const Function> functions) const {
+  if (handler_not_asked_ == nullptr) return;
+  for (const Function& function : functions) {
+    const GeneratedFunction& given = *function.given;
+    if (given.personality == 0) continue;
+    Prologue handled = *given.prologue;
+    if (!handled.handler) handled.handler.emplace();
+    for (const std::uint32_t at : winx64::handlers_not_asked(handled, code_of(given)))
+      handler_not_asked_(given.address + at, context_);
+  }
 }
 
 Expected<TableEntries> HeapRegistrar::write(std::span<const Function> functions, std::uint64_t base) {
@@ -201,6 +217,7 @@ Expected<TableEntries> HeapRegistrar::write(std::span<const Function> functions,
     out.entries.reserve(written.entries.size());
     for (const winx64::RuntimeFunction& entry : written.entries)
       out.entries.push_back({entry.begin, entry.end, {entry.info}});
+    advise(functions);
     return out;
   }
 }

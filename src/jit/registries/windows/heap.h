@@ -48,7 +48,12 @@ struct TableEntries {
 class HeapRegistrar : public BatchRegistrar {
  protected:
   explicit HeapRegistrar(const RegistrarOptions& options, bool apart = false)
-      : BatchRegistrar(apart), begin_(options.heap_begin), end_(options.heap_end), room_(begin_, end_) {}
+      : BatchRegistrar(apart),
+        begin_(options.heap_begin),
+        end_(options.heap_end),
+        room_(begin_, end_),
+        handler_not_asked_(options.handler_not_asked),
+        context_(options.context) {}
   ~HeapRegistrar() override;
 
   // No two registrars have the same code, which one of them would hide from the other. No image is in the heap: its
@@ -65,7 +70,11 @@ class HeapRegistrar : public BatchRegistrar {
  private:
   Expected<void> write_one(const Function& function, std::uint64_t base, winx64::Writer& writer);
 
+  void advise(std::span<const Function> functions) const;
+
   Room room_;
+  void (*const handler_not_asked_)(std::uint64_t, void*);
+  void* const context_;
   bool claimed_ = false;
 };
 

@@ -46,6 +46,24 @@ TEST(EmitText, HandlersOfWindowsAlone) {
   EXPECT_EQ(text.error().code, ErrorCode::kUnsupported);
 }
 
+// sub rsp, 40; call f; add rsp, 40; ret. A nop behind the call is the remedy.
+TEST(EmitText, CallsAboutWhichNoHandlerIsAsked) {
+  const auto text_of_code = [](std::vector<unsigned char> code, const TextOptions& options) {
+    const std::vector<Function> functions = {{.symbol = "f", .code = std::as_bytes(std::span(code))}};
+    const auto spans = spans_of(functions, {});
+    EXPECT_TRUE(spans) << spans.error().text();
+    const auto text = spans ? text_of(*spans, functions, options) : "";
+    return text ? *text : text.error().text();
+  };
+  const std::vector<unsigned char> bare = {0x48, 0x83, 0xec, 40, 0xe8, 1, 2, 3, 4, 0x48, 0x83, 0xc4, 40, 0xc3};
+  const std::vector<unsigned char> apart = {0x48, 0x83, 0xec, 40, 0xe8, 1, 2, 3, 4, 0x90, 0x48, 0x83, 0xc4, 40, 0xc3};
+  const std::string advice = " the handler is not asked about the call in front of f+9: put a nop behind the call\n";
+  EXPECT_NE(text_of_code(bare, {.handler = "crash"}).find("\n#" + advice), std::string::npos);
+  EXPECT_NE(text_of_code(bare, {.syntax = Syntax::kMasm, .handler = "crash"}).find("\n;" + advice), std::string::npos);
+  EXPECT_EQ(text_of_code(bare, {}).find("not asked"), std::string::npos);
+  EXPECT_EQ(text_of_code(apart, {.handler = "crash"}).find("not asked"), std::string::npos);
+}
+
 // Names come out of files: they are quoted, and none ends its line.
 TEST(EmitText, SymbolsThatAreNoPlainWords) {
   Example example;
