@@ -1,5 +1,6 @@
 // UNWIND_INFO version 3 as bytes. Source: "x64 unwind information v3", a preview.
 #include <algorithm>
+#include <iterator>
 
 #include "formats/winx64/encode.h"
 
@@ -138,13 +139,10 @@ bool EpilogContent::same_instructions(const EpilogContent& other) const {
 Expected<std::vector<std::byte>> encode_v3(const InfoContent& content) {
   PayloadWriter payload;
   if (const auto ok = payload.run(content); !ok) return Failure(ok.error());
-  std::vector<std::byte> bytes;
-  const auto u8 = [&](std::size_t value) { bytes.push_back(static_cast<std::byte>(value & 0xff)); };
-  u8(3 | content.flags << 3);
-  u8(content.prolog_size);
-  u8(payload.bytes().size() / 2);
-  u8(content.codes.size() | content.epilogs_v3.size() << 5);
-  bytes.insert(bytes.end(), payload.bytes().begin(), payload.bytes().end());
+  const auto u8 = [](std::size_t value) { return static_cast<std::byte>(value & 0xff); };
+  std::vector<std::byte> bytes = {u8(3 | content.flags << 3), u8(content.prolog_size), u8(payload.bytes().size() / 2),
+                                  u8(content.codes.size() | content.epilogs_v3.size() << 5)};
+  std::ranges::copy(payload.bytes(), std::back_inserter(bytes));
   bytes.resize((bytes.size() + 3) / 4 * 4);
   append_chain_or_handler(content, bytes);
   return bytes;
