@@ -12,7 +12,7 @@ namespace windlass::store {
 // How much history a store keeps; 0: no bound. Older intervals are deleted when a batch is appended.
 struct History {
   std::uint64_t age_ns = 0;  // before the end of the interval that is appended
-  std::uint64_t bytes = 0;   // of the file; the interval that came last is kept in any case
+  std::uint64_t bytes = 0;   // of the file without symbol files; the interval that came last is kept in any case
 };
 
 struct StoreOptions {

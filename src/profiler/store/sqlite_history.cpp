@@ -4,6 +4,7 @@
 #include <string>
 
 #include "profiler/store/sqlite_schema.h"
+#include "profiler/store/sqlite_symbols.h"
 
 namespace windlass::store {
 
@@ -27,11 +28,14 @@ Expected<void> delete_intervals(Database& database, const std::string& which, st
   return run_with(database, ("DELETE FROM intervals WHERE " + which).c_str(), bound);
 }
 
-// Of pages that have contents.
+// Of pages that have contents of history: symbol files come on top.
 Expected<std::uint64_t> used_bytes(Database& database) {
-  return database.number(
+  const auto symbols = bytes_of_symbols(database);
+  if (!symbols) return symbols;
+  const auto all = database.number(
       "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
       "pragma_freelist_count, pragma_page_size");
+  return all ? Expected<std::uint64_t>(*all - std::min(*all, *symbols)) : all;
 }
 
 Expected<std::uint64_t> oldest(Database& database) {

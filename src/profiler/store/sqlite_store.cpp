@@ -18,6 +18,7 @@
 #include "profiler/store/sqlite_lists.h"
 #include "profiler/store/sqlite_query.h"
 #include "profiler/store/sqlite_schema.h"
+#include "profiler/store/sqlite_symbols.h"
 
 namespace windlass::store {
 
@@ -162,10 +163,12 @@ Expected<std::vector<std::string>> schema_of(Database& database) {
 }
 
 // Word for word, since views, triggers and generated columns of a hostile file could run for ever.
-Expected<std::vector<std::string>> known_schema() {
+Expected<std::vector<std::string>> known_schema(std::uint64_t version) {
   auto database = Database::open(":memory:", Access::kWrite, 0);
   if (!database) return Failure(database.error());
   if (const auto made = database->run(kSchema); !made) return Failure(made.error());
+  if (version == kSymbolsVersion)
+    if (const auto made = database->run(kSymbolsSchema); !made) return Failure(made.error());
   return schema_of(*database);
 }
 
@@ -175,10 +178,12 @@ Expected<void> check_kind(Database& database) {
   if (*application != kApplicationId) return fail(ErrorCode::kMalformed, kOtherProgram, 0);
   const auto version = database.number("PRAGMA user_version");
   if (!version) return Failure(version.error());
-  if (*version != kStoreVersion) return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
+  if (*version != kStoreVersion && *version != kSymbolsVersion)
+    return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
   const auto has = schema_of(database);
   if (!has) return Failure(has.error());
-  static const auto wanted = known_schema();
+  static const auto plain = known_schema(kStoreVersion), with_symbols = known_schema(kSymbolsVersion);
+  const auto& wanted = *version == kStoreVersion ? plain : with_symbols;
   if (!wanted) return Failure(wanted.error());
   if (*has != *wanted) return fail(ErrorCode::kMalformed, kDamaged, 0);
   return {};
@@ -191,9 +196,11 @@ Expected<void> prepare_file(Database& database, const StoreOptions& options) {
     if (*tables == 0)
       if (const auto made = make_tables(database, options.busy_ms); !made) return made;
   }
+  // One moment of a file to which another program may be adding a table.
+  if (const auto begun = database.run("BEGIN"); !begun) return begun;
   if (const auto kind = check_kind(database); !kind) return kind;
-  if (!options.write) return database.run("BEGIN");
-  for (const char* sql : {"PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=4194304"})
+  if (!options.write) return {};
+  for (const char* sql : {"COMMIT", "PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=4194304"})
     if (const auto set = database.run(sql); !set) return set;
   return {};
 }
@@ -264,6 +271,15 @@ class SqliteStore final : public ProfileStore {
     return ask(query_stacks, filter, from, to);
   }
   Expected<Frames> frames(std::span<const std::uint64_t> stacks) override { return ask(query_frames, stacks); }
+  Expected<bool> put_symbols(const StoredSymbols& about, ByteView file) override {
+    if (!options_.write) return fail(ErrorCode::kUnsupported, kReadOnly, 0);
+    if (const auto opened = follow_path(); !opened) return Failure(opened.error());
+    return store::put_symbols(opened_->database, about, file);
+  }
+  Expected<std::optional<std::string>> symbols(std::string_view build_id) override {
+    return ask(query_symbols, build_id);
+  }
+  Expected<std::vector<StoredSymbols>> symbol_files() override { return ask(query_symbol_files); }
 
  private:
   SqliteStore(std::string path, const StoreOptions& options, OpenedStore&& opened)

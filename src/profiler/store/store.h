@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "profiler/profile/profile.h"
+#include "windlass/bytes.h"
 #include "windlass/error.h"
 
 namespace windlass::store {
@@ -111,6 +112,15 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+// A symbol file (formats/wlsym) that a store keeps.
+struct StoredSymbols {
+  std::string build_id;  // as in profile::Module
+  std::string name;      // of the program or library
+  std::uint64_t rank = 0;
+  std::uint64_t bytes = 0;
+  bool operator==(const StoredSymbols&) const = default;
+};
+
 // Not thread-safe. Times are Unix times in ns; `to` is behind the range.
 class ProfileStore {
  public:
@@ -136,6 +146,16 @@ class ProfileStore {
   [[nodiscard]] virtual Expected<Stacks> stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) = 0;
   // An error if one of the stacks is not there.
   [[nodiscard]] virtual Expected<Frames> frames(std::span<const std::uint64_t> stacks) = 0;
+
+  // Symbol files, one a build id. No bound of history deletes these. A store without them says kUnsupported when one is
+  // put, and has none.
+  //
+  // Takes the place of a file of the same or a smaller rank. False: the store has one of a greater rank.
+  [[nodiscard]] virtual Expected<bool> put_symbols(const StoredSymbols& about, ByteView file);
+  // Nothing: the store has none.
+  [[nodiscard]] virtual Expected<std::optional<std::string>> symbols(std::string_view build_id);
+  // By build id.
+  [[nodiscard]] virtual Expected<std::vector<StoredSymbols>> symbol_files();
 };
 
 }  // namespace windlass::store

@@ -216,9 +216,9 @@ TEST_F(SqliteStore, FilesThatAreNoStoreAreRefused) {
   EXPECT_EQ(number("SELECT count(*) FROM sqlite_schema"), 1u);  // as it was
   fs::remove(path_);
   writer();
-  execute("PRAGMA user_version=2");
+  execute("PRAGMA user_version=3");
   EXPECT_EQ(refusal(false).code, ErrorCode::kUnsupported);
-  EXPECT_EQ(refusal(true).detail, 2u);
+  EXPECT_EQ(refusal(true).detail, 3u);
   execute("PRAGMA user_version=1; DROP TABLE samples; CREATE VIEW samples AS SELECT 1");
   EXPECT_EQ(refusal(false).code, ErrorCode::kMalformed);
   fs::remove(path_);
