@@ -94,7 +94,7 @@ class TextWriter {
     reserve(kLongestNumber);
     used_ = static_cast<std::size_t>(write_hex(buffer_.get() + used_, value) - buffer_.get());
   }
-  // With that many digits behind the point, rounded. The value is below 1e20.
+  // With 0 to 17 digits behind the point, rounded exactly, halves to the even digit. From 1e20 on a value is "inf".
   void fixed(double value, int digits);
   // Writes text in quotes, escaped for JSON (RFC 8259). '<' is escaped too, so that no name can end a <script> element.
   // So are hidden characters (utf8.h). Bytes that are not UTF-8 become U+FFFD.

@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <random>
 #include <string>
 #include <string_view>
 
@@ -65,6 +69,66 @@ TEST(TextWriter, WritesNumbersWithTheirSigns) {
       out.decimal(value), out.text(" "), out.signed_decimal(value), out.text("\n");
   }
   EXPECT_EQ(written, "0 +0\n16 +16\n-16 -16\n90210 +90210\n-9223372036854775808 -9223372036854775808\n");
+}
+
+std::string fixed(double value, int digits) {
+  static std::string text;
+  static TextWriter out(&text);
+  text.clear();
+  out.fixed(value, digits);
+  out.flush();
+  return text;
+}
+
+std::string peer_fixed(double value, int digits) {
+  char text[64];
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits).ptr};
+}
+
+// The standard library rounds exactly, too.
+TEST(TextWriter, RoundsNumbersAsTheStandardLibraryDoes) {
+  for (const double value : {0.0,
+                             -0.0,
+                             0.5,
+                             1.5,
+                             2.5,
+                             0.125,
+                             0.375,
+                             2.675,
+                             1.005,
+                             99.995,
+                             9.5,
+                             999999.5,
+                             1e-320,
+                             5e-324,
+                             1e-17,
+                             5e-18,
+                             4.9e-18,
+                             0x1p52,
+                             0x1p53,
+                             0x1.fffffffffffffp63,
+                             0x1p64,
+                             1.8446744073709552e19,
+                             99999999999999983616.0})
+    for (int digits = 0; digits <= 17; ++digits) {
+      EXPECT_EQ(fixed(value, digits), peer_fixed(value, digits)) << value << ' ' << digits;
+      EXPECT_EQ(fixed(-value, digits), peer_fixed(-value, digits)) << value << ' ' << digits;
+    }
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 200'000; ++i) {
+    const int digits = static_cast<int>(random() % 18);
+    // Any double below 1e20; and decimal fractions of few digits, which are or nearly are halves.
+    const double any = std::bit_cast<double>(random() >> 1);
+    const double near_half = static_cast<double>(random() % 2'000'000) / 1000 * 5;
+    const double value = any < 1e20 && i % 2 == 0 ? any : near_half;
+    ASSERT_EQ(fixed(value, digits), peer_fixed(value, digits)) << fmt::format("{:a} {}", value, digits);
+  }
+}
+
+TEST(TextWriter, WritesNoDigitsOfNumbersThatHaveNone) {
+  EXPECT_EQ(fixed(std::numeric_limits<double>::infinity(), 3), "inf");
+  EXPECT_EQ(fixed(-1e20, 3), "-inf");
+  EXPECT_EQ(fixed(std::numeric_limits<double>::quiet_NaN(), 3), "nan");
 }
 
 TEST(TextWriter, WritesTextsLongerThanItsBuffer) {
