@@ -291,8 +291,8 @@ std::expected<void, SystemError> KernelSideImpl::set_conditions(const EventSpec&
   if (format.empty()) return std::unexpected(explain_event_error(event.name, ENOENT));
   const auto compiled = compile_event_filter(event.filter, record_fields(format));
   if (!compiled)
-    return std::unexpected(
-        system_error(fmt::format("the event {} cannot be recorded: {}", event.name, compiled.error()), EINVAL));
+    return std::unexpected(SystemError{fmt::format("the event {} cannot be recorded: {}", event.name, compiled.error()),
+                                       EINVAL, RefusalKind::kUsage});
   const auto key = static_cast<__u32>(number);
   const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.conditions), &key, &*compiled, BPF_ANY);
   return error == 0 ? std::expected<void, SystemError>() : std::unexpected(explain_event_error(event.name, -error));
