@@ -1,4 +1,5 @@
 // windlass agent: records all the time, into a store.
+#include <malloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -231,7 +232,17 @@ int agent(const CLI::App& command, const AgentArguments& given) {
   }
   AgentMetrics metrics;
   StopSignals signals;  // threads inherit that they are blocked
+// Tables and symbols of a large file take memory for a moment. By default glibc keeps what is freed in the heap of each
+// thread, and takes ever larger blocks from there.
+void give_memory_back() {
+#ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
   std::optional<MetricsServer> server;
+  give_memory_back();
   if (!arguments->metrics.empty()) {
     auto listening = MetricsServer::listen(*MetricsPlace::parse(arguments->metrics));
     if (!listening) {
