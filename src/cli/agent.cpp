@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -51,6 +52,13 @@ std::uint64_t unix_now() {
 std::string this_host() {
   utsname names{};
   return uname(&names) == 0 ? names.nodename : "localhost";
+}
+
+// What the recorder multiplies the counts of each event with.
+std::vector<std::uint64_t> scales_of(const std::vector<profiler::EventSpec>& events) {
+  std::vector<std::uint64_t> scales;
+  for (const profiler::EventSpec& event : events) scales.push_back(event.period);
+  return scales;
 }
 
 // What the agent's recordings came to, one after the other.
@@ -128,6 +136,7 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
                      {.host = arguments.host,
                       .start_unix_ns = unix_now(),
                       .interval_ns = nanoseconds(arguments.interval),
+                      .scales = scales_of(recorder.options().events),
                       .counted = [&](const StoreCounters& counters) { totals.count(counters); }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
@@ -223,15 +232,6 @@ int record_always(const CLI::App& command, AgentArguments arguments, StopSignals
   }
 }
 
-int agent(const CLI::App& command, const AgentArguments& given) {
-  open_standard_files();
-  auto arguments = agent_arguments(command, given.config);
-  if (!arguments) {
-    say("windlass agent: {}\n", arguments.error());
-    return kUsage;
-  }
-  AgentMetrics metrics;
-  StopSignals signals;  // threads inherit that they are blocked
 // Tables and symbols of a large file take memory for a moment. By default glibc keeps what is freed in the heap of each
 // thread, and takes ever larger blocks from there.
 void give_memory_back() {
@@ -241,8 +241,17 @@ void give_memory_back() {
 #endif
 }
 
-  std::optional<MetricsServer> server;
+int agent(const CLI::App& command, const AgentArguments& given) {
   give_memory_back();
+  open_standard_files();
+  auto arguments = agent_arguments(command, given.config);
+  if (!arguments) {
+    say("windlass agent: {}\n", arguments.error());
+    return kUsage;
+  }
+  AgentMetrics metrics;
+  StopSignals signals;  // threads inherit that they are blocked
+  std::optional<MetricsServer> server;
   if (!arguments->metrics.empty()) {
     auto listening = MetricsServer::listen(*MetricsPlace::parse(arguments->metrics));
     if (!listening) {
