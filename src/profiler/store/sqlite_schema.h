@@ -1,7 +1,9 @@
 // The tables of a store.
 //
-// Contents are kept once, by a 128-bit hash: modules, functions, frames, stacks, label sets. `used` is the last minute
-// (Unix time) in which an interval began that has them: contents that no interval has any more are found by it.
+// Contents are kept once, by a 128-bit hash: modules, functions, frames, stacks, label sets. `used` is the
+// group of the last interval that has them: contents that no interval has any more are found by it. Intervals are
+// numbered as they come, whatever the clock says, and kGroup of them are a group. In version 1, which has the same
+// tables, `used` was a minute of Unix time.
 // Lists are LEB128: a frame's `lines` are pairs of function and line, a stack's `frames` ids with the innermost first,
 // an interval's `events` the place of the shown one and then ids.
 #pragma once
@@ -11,8 +13,9 @@
 namespace windlass::store {
 
 inline constexpr std::uint32_t kApplicationId = 0x574c5331;  // "WLS1", in the file's header
-inline constexpr std::uint64_t kStoreVersion = 1;            // PRAGMA user_version
-inline constexpr std::uint64_t kMinuteNs = 60'000'000'000;
+inline constexpr std::uint64_t kStoreVersion = 2;            // PRAGMA user_version
+inline constexpr std::uint64_t kMinuteVersion = 1;           // can be read; a writer makes it kStoreVersion
+inline constexpr std::uint64_t kGroup = 8;
 
 inline constexpr const char* kSchema = R"(
 CREATE TABLE events(id INTEGER PRIMARY KEY, name TEXT NOT NULL, unit TEXT NOT NULL, counted TEXT NOT NULL,
