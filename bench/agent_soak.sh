@@ -2,7 +2,8 @@
 # Memory and CPU time of `windlass agent` beside busy processes that come and go. Prints a Markdown table, a row a minute.
 # usage: bench/agent_soak.sh [MINUTES] [PROCESSES] [OPTION...]        needs root and a release build
 #
-# As many loops as PROCESSES run compilers and interpreters, each for a few seconds. OPTIONs are the agent's.
+# As many loops as PROCESSES run compilers and interpreters, each for a few seconds. OPTIONs are the agent's. At most 100
+# loops compile, since a compiler takes 100 MB. Short processes come and go in between.
 #   WINDLASS    the command (build/release/src/cli/windlass)
 #   SOAK_WITH   a command that starts each loop, for example to bound their CPU time: "cgexec -g cpu:soak"
 set -u
@@ -54,7 +55,7 @@ cat >"$work/loop" <<'END'
 cd "$1"
 for ((round = $2; ; ++round)); do
   case $((round % 4)) in
-    0) g++ -O2 -c one.cpp -o "$2.o" ;;
+    0) if (($2 < 100)); then g++ -O2 -c one.cpp -o "$2.o"; else sort /etc/services | uniq -c | wc -l >"$2.out"; fi ;;
     1) python3 one.py ;;
     2) perl -e 'my %h; for my $i (1 .. 3e5) { $h{$i % 997} .= "x" } print scalar keys %h' >"$2.out" ;;
     3) head -c 4000000 /bin/bash | gzip -9 >"$2.out" ;;
@@ -69,7 +70,7 @@ for ((i = 0; i < processes; ++i)); do
   loops+=($!)
 done
 set +m
-"$windlass" agent --store "$work/store.db" -a "$@" >"$work/agent.out" 2>&1 &
+"$windlass" agent --store "$work/store.db" -a --metrics "unix:$work/metrics" "$@" >"$work/agent.out" 2>&1 &
 agent=$!
 
 field() { awk -v key="$1:" '$1 == key { print int($2 / 1024) }' "/proc/$agent/status"; }
@@ -91,6 +92,8 @@ for ((minute = 1; minute <= minutes; ++minute)); do
   before=$now
   forks=$forks_now
 done
+echo
+curl -s --unix-socket "$work/metrics" http://agent/metrics | sed -n '/^windlass_agent_lost.* [1-9]/p'
 kill -TERM "$agent"
 wait "$agent"
 status=$?

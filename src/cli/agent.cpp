@@ -1,4 +1,5 @@
 // windlass agent: records all the time, into a store.
+#include <malloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -50,6 +52,13 @@ std::uint64_t unix_now() {
 std::string this_host() {
   utsname names{};
   return uname(&names) == 0 ? names.nodename : "localhost";
+}
+
+// What the recorder multiplies the counts of each event with.
+std::vector<std::uint64_t> scales_of(const std::vector<profiler::EventSpec>& events) {
+  std::vector<std::uint64_t> scales;
+  for (const profiler::EventSpec& event : events) scales.push_back(event.period);
+  return scales;
 }
 
 // What the agent's recordings came to, one after the other.
@@ -127,6 +136,7 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
                      {.host = arguments.host,
                       .start_unix_ns = unix_now(),
                       .interval_ns = nanoseconds(arguments.interval),
+                      .scales = scales_of(recorder.options().events),
                       .counted = [&](const StoreCounters& counters) { totals.count(counters); }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
@@ -222,7 +232,17 @@ int record_always(const CLI::App& command, AgentArguments arguments, StopSignals
   }
 }
 
+// Tables and symbols of a large file take memory for a moment. By default glibc keeps what is freed in the heap of each
+// thread, and takes ever larger blocks from there.
+void give_memory_back() {
+#ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
 int agent(const CLI::App& command, const AgentArguments& given) {
+  give_memory_back();
   open_standard_files();
   auto arguments = agent_arguments(command, given.config);
   if (!arguments) {

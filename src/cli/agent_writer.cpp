@@ -24,7 +24,7 @@ constexpr std::uint64_t kShorterNs = 1'000'000;  // an interval may be so much s
 void AgentWriter::add(profile::Profile&& part, std::uint64_t end_unix_ns) {
   const std::scoped_lock lock(mutex_);
   if (parts_.size() >= kMostParts) {
-    const std::uint64_t samples = profile::count_samples(parts_.front().profile);
+    const std::uint64_t samples = profile::count_samples(parts_.front().profile, options_.scales);
     const profile::Profile dropped = std::move(parts_.front().profile);
     parts_.pop_front();
     dropped_ += samples;
@@ -68,7 +68,9 @@ void AgentWriter::gather(Part&& part) {
 
 void AgentWriter::close_interval() {
   interval_->start_unix_ns = begin_ns_;
-  queue_.add({{options_.host, options_.start_unix_ns, sequence_++}, begin_ns_, end_ns_, std::move(*interval_)});
+  const std::uint64_t samples = profile::count_samples(*interval_, options_.scales);
+  queue_.add(
+      {{options_.host, options_.start_unix_ns, sequence_++}, begin_ns_, end_ns_, std::move(*interval_), samples});
   interval_.reset();
   write();
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/agent_metrics.h"
 #include "profiler/store/batch_queue.h"
@@ -19,6 +20,7 @@ struct AgentWriterOptions {
   std::string host;
   std::uint64_t start_unix_ns = 0;  // of the agent
   std::uint64_t interval_ns = 10'000'000'000;
+  std::vector<std::uint64_t> scales{};  // of profile::count_samples()
   // Called on the thread of run() whenever the store has been tried; empty: not.
   std::function<void(const StoreCounters&)> counted{};
 };

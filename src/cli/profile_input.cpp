@@ -38,6 +38,11 @@ std::string some_of(const std::vector<std::string>& names) {
 
 void say_no_such_value(std::string_view subject, std::string_view key, std::string_view value,
                        const std::vector<std::string>& values) {
+  if (values.empty()) {
+    say("windlass: {}: no sample has {}={}. Way out: another file, since no sample has a value of {}\n", subject, key,
+        value, key);
+    return;
+  }
   say("windlass: {}: no sample has {}={}. Way out: values of {} are {}\n", subject, key, value, key, some_of(values));
 }
 

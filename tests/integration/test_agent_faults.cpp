@@ -31,6 +31,10 @@ class AgentFaults : public AgentStore {
     sqlite3_close(database);
     return text;
   }
+  // 0: there is no store yet.
+  [[nodiscard]] std::uint64_t all_intervals() {
+    return std::filesystem::exists(path_) ? static_cast<std::uint64_t>(all().intervals) : 0;
+  }
   // Of one agent alone: a sample is in the store, or counts as lost. So may other samples, which were never taken.
   void expect_complete(const CommandResult& done) {
     EXPECT_EQ(done.status, 0) << done.output;
@@ -76,6 +80,70 @@ TEST_F(AgentFaults, KilledAndStartedAgain) {
   const auto numbers = numbers_of(second.output);
   EXPECT_LE(numbers[0], numbers[1]);
   EXPECT_EQ(count_of(all()), kept + numbers[0]);
+  expect_sound();
+}
+
+// At any moment of a write, and of the start: what the store had, it has.
+TEST_F(AgentFaults, KilledAgainAndAgain) {
+  std::uint64_t kept = 0;
+  for (int round = 0; round < 8; ++round) {
+    auto agent = start("-a -F 997 --interval 50ms");
+    await_intervals(all_intervals() + 2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
+    const std::uint64_t before = count_of(all());
+    agent->signal(SIGKILL);
+    (void)agent->wait();
+    EXPECT_GE(before, kept);
+    kept = count_of(all());
+    EXPECT_GE(kept, before);
+  }
+  expect_sound();
+  EXPECT_EQ(asked("SELECT count(*) FROM samples WHERE interval NOT IN (SELECT id FROM intervals)"), "0");
+}
+
+// libfaketime's file says what the agent's clock shows. The other clocks go on.
+TEST_F(AgentFaults, TheClockIsSet) {
+  const std::string library = "/usr/lib/" WINDLASS_TRIPLET "/faketime/libfaketime.so.1", file = folder_ + "/clock";
+  if (!std::filesystem::exists(library)) GTEST_SKIP() << "faketime is not installed";
+  const auto set = [&](const char* clock) {
+    std::ofstream(file + ".new") << clock << "\n";
+    std::filesystem::rename(file + ".new", file);
+  };
+  set("+0");
+  auto agent =
+      start("-a -F 97 --interval 500ms", fmt::format("env LD_PRELOAD={} FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 "
+                                                     "FAKETIME_DONT_FAKE_MONOTONIC=1",
+                                                     library, file));
+  std::uint64_t intervals = 2;
+  await_intervals(intervals);
+  for (const char* clock : {"+365d", "-1d", "+1h", "+0"}) {
+    set(clock);
+    await_intervals(intervals += 3);
+  }
+  agent->signal(SIGTERM);
+  expect_complete(agent->wait());
+  EXPECT_EQ(asked("PRAGMA integrity_check"), "ok");
+  EXPECT_NE(asked("SELECT count(*) FROM intervals a JOIN intervals b ON b.id = a.id + 1 WHERE b.begin_ns > a.end_ns + "
+                  "86400000000000"),
+            "0")
+      << "the clock was a year ahead";
+  EXPECT_NE(asked("SELECT count(*) FROM intervals a JOIN intervals b ON b.id = a.id + 1 WHERE b.begin_ns < a.begin_ns"),
+            "0")
+      << "and was set back";
+  EXPECT_EQ(asked("SELECT count(*) FROM intervals WHERE abs(end_ns - begin_ns - duration_ns) > 3600000000000"), "0")
+      << "an interval has one clock";
+  EXPECT_EQ(asked("SELECT count(*) FROM intervals WHERE sequence >= (SELECT count(*) FROM intervals)"), "0");
+}
+
+// As builds and scripts start them. Many have ended before anything can be read of them.
+TEST_F(AgentFaults, ThousandsOfShortProcesses) {
+  auto agent = start("-a -F 97 --interval 500ms");
+  await_intervals(1);
+  EXPECT_EQ(run("for i in $(seq 2000); do /bin/true & [ $((i % 50)) -ne 0 ] || wait; done; wait").status, 0);
+  const std::uint64_t before = all().intervals;
+  await_intervals(before + 2);
+  agent->signal(SIGTERM);
+  expect_complete(agent->wait());
   expect_sound();
 }
 
@@ -134,6 +202,33 @@ TEST_F(AgentFaults, AFileThatIsDeletedBeginsAnew) {
   const auto numbers = numbers_of(done.output);
   EXPECT_LE(numbers[0], numbers[1]);
   EXPECT_GE(numbers[2], 6u);
+  expect_sound();
+}
+
+// Each has all samples of the machine.
+TEST_F(AgentFaults, TwoAgentsHaveTwoStores) {
+  const std::string first = path_, second = folder_ + "/second.db";
+  auto one = start("-a -F 97 --interval 500ms --duration 5");
+  path_ = second;
+  auto two = start("-a -F 97 --interval 500ms --duration 5");
+  expect_complete(two->wait());
+  expect_sound();
+  path_ = first;
+  expect_complete(one->wait());
+  expect_sound();
+}
+
+// Batches are told apart by the start of the agent, though the host is one.
+TEST_F(AgentFaults, TwoAgentsOfOneHostShareAStore) {
+  auto one = start("-a -F 97 --interval 500ms --duration 5");
+  auto two = start("-a -F 97 --interval 500ms --duration 5");
+  const CommandResult first = one->wait(), second = two->wait();
+  EXPECT_EQ(first.status, 0) << first.output;
+  EXPECT_EQ(second.status, 0) << second.output;
+  const auto a = numbers_of(first.output), b = numbers_of(second.output);
+  const store::Stacks stacks = all();
+  EXPECT_EQ(count_of(stacks), a[0] + b[0]);
+  EXPECT_EQ(stacks.intervals, a[2] + b[2]);
   expect_sound();
 }
 

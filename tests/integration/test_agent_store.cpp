@@ -60,6 +60,16 @@ TEST_F(AgentStore, HasWhatTheRecorderCounted) {
   EXPECT_EQ(run(fmt::format("{} report {}@yesterday 2>&1", WINDLASS_COMMAND, path_)).status, 2);
 }
 
+// The store counts page faults. The last line counts samples, which were taken of ten page faults each.
+TEST_F(AgentStore, TheLastLineCountsSamples) {
+  const CommandResult done = agent("-e page-faults@10 --interval 1s -- sh -c ': $(seq 200000)'");
+  EXPECT_EQ(done.status, 0) << done.output;
+  const auto numbers = numbers_of(done.output);
+  EXPECT_GT(numbers[0], 0u);
+  EXPECT_EQ(numbers[0], numbers[1]) << done.output;
+  EXPECT_EQ(count_of(all()), 10 * numbers[0]);
+}
+
 TEST_F(AgentStore, ASignalWritesTheLastInterval) {
   const CommandResult done = agent("-a --interval 1h", "timeout -s TERM 4");
   const auto numbers = numbers_of(done.output);

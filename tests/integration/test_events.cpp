@@ -167,6 +167,7 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   has(said("-e sched:no_such_point"), "the event sched:no_such_point cannot be recorded");
   has(said("-e 'sched:../../x'"), "is no tracepoint");
   has(said("-e 'sched:sched_switch/prio < 5/'"), "a filter needs one of the fields prev_comm, prev_pid, prev_prio,");
+  has(said("-e 'sched:sched_switch/prio < 5/'"), "/ [usage]\n");
   has(said("-e 'sched:sched_switch/prev_prio < ten/'"), "is needed at \"ten\". Way out: a filter as /");
   has(said("-e kprobe:no_such_function_of_the_kernel"), "cannot be recorded: ");
   has(said("-e uprobe:/bin/true"), "names no function");

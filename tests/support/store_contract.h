@@ -145,13 +145,27 @@ inline profile::Profile in_order(const profile::Profile& profile) {
   return tidied(made);
 }
 
+// As a store gives it back: each sample has the label host.
+inline profile::Profile with_host(profile::Profile profile, const std::string& host) {
+  const auto text = [&](std::string_view wanted) {
+    profile.strings.emplace_back(wanted);
+    return static_cast<std::uint32_t>(profile.strings.size() - 1);
+  };
+  const profile::Label label{text("host"), text(host)};
+  for (auto& set : profile.label_sets) set.push_back(label);
+  profile.label_sets.insert(profile.label_sets.begin(), std::vector<profile::Label>());
+  for (profile::Sample& sample : profile.samples) ++sample.labels;
+  return profile;
+}
+
 // A profile is read as it was written. `profile` has no unused contents, and no two equal ones.
 inline void expect_round_trip(store::ProfileStore& store, KeptBatch kept) {
   kept.profile.start_unix_ns = kept.begin_ns;
   ASSERT_TRUE(store.append(kept.batch()).value_or(false));
   const auto read = store::read_profile(store, {}, kept.begin_ns, kept.begin_ns + 1);
   ASSERT_TRUE(read.has_value()) << read.error().text();
-  const auto wanted = json_contents(in_order(kept.profile)), seen = json_contents(in_order(*read));
+  const auto wanted = json_contents(in_order(with_host(kept.profile, kept.id.host))),
+             seen = json_contents(in_order(*read));
   ASSERT_EQ(wanted.size(), seen.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(wanted[i], seen[i]);
 }

@@ -13,6 +13,7 @@ enum class RefusalKind : std::uint8_t {
   kRejected,   // the kernel's verifier does not accept a program: an error of Windlass, or a kernel unknown to it
   kMissing,    // the kernel or the system has not got it
   kLimit,      // too much of something: memory, descriptors, a rate
+  kUsage,      // an option asks for what cannot be; another value could
   kOther,
 };
 
@@ -30,6 +31,7 @@ struct SystemError {
     case RefusalKind::kRejected: return "rejected";
     case RefusalKind::kMissing: return "missing";
     case RefusalKind::kLimit: return "limit";
+    case RefusalKind::kUsage: return "usage";
     case RefusalKind::kOther: break;
   }
   return "other";

@@ -14,8 +14,10 @@ struct ring_buffer;
 namespace windlass::profiler {
 
 // How large the ring is, a power of two: for what all CPUs may write in a quarter of a second of raw stacks, and for
-// the stacks of a second. An agent that gets no CPU time for so long loses nothing.
-[[nodiscard]] std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second);
+// the stacks of a second. An agent that gets no CPU time for so long loses nothing. `ticks_alone`: samples are those of
+// CPU time, so that the rate bounds raw stacks as well. The agent maps the ring twice: its memory counts double there.
+[[nodiscard]] std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second,
+                                      bool ticks_alone);
 
 // One thread only.
 class EventRing {

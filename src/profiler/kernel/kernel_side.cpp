@@ -29,6 +29,7 @@
 #include "profiler/kernel/event_links.h"
 #include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/kernel_modules.h"
+#include "profiler/kernel/map_entries.h"
 #include "profiler/kernel/mapping_sets.h"
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
@@ -110,17 +111,10 @@ class BpfProcessEntries final : public ProcessEntries {
     bpf_map_delete_elem(map_, &tgid);
     count_change(changes_);
   }
-  std::unordered_set<std::uint32_t> spaces() override {
+  std::optional<std::unordered_set<std::uint32_t>> spaces() override {
     std::unordered_set<std::uint32_t> spaces;
-    std::uint32_t key = 0, next = 0;
-    const std::uint32_t* at = nullptr;
-    // The map changes meanwhile, and a key that went sends the iteration back to the begin: it has a bound.
-    for (std::uint32_t i = 0; i < 1u << 20 && bpf_map_get_next_key(map_, at, &next) == 0; ++i) {
-      wl_process process{};
-      if (bpf_map_lookup_elem(map_, &next, &process) == 0) spaces.insert(process.space);
-      key = next;
-      at = &key;
-    }
+    const auto add = [&](std::uint32_t, const wl_process& process) { spaces.insert(process.space); };
+    if (!for_each_entry<std::uint32_t, wl_process>(map_, add)) return std::nullopt;
     return spaces;
   }
 
@@ -186,6 +180,7 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> set_conditions(const EventSpec& event, std::uint64_t number);
   [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
   [[nodiscard]] const EventSpec* wait_event() const;
+  [[nodiscard]] bool takes_ticks_alone() const;
   [[nodiscard]] wl_wakers walked_wakers() const;
   [[nodiscard]] std::uint64_t shortest_wait() const;
 
@@ -219,6 +214,11 @@ const EventSpec* KernelSideImpl::event_of(EventKind kind) const {
 }
 
 // The samples of waits have its number. Which of them are of locks, too, is told when they have names.
+bool KernelSideImpl::takes_ticks_alone() const {
+  const auto is_tick = [](const EventSpec& event) { return event.kind == EventKind::kCpuClock; };
+  return !options_.allocations && std::ranges::all_of(options_.events, is_tick);
+}
+
 const EventSpec* KernelSideImpl::wait_event() const {
   const EventSpec* all = event_of(EventKind::kWait);
   return all != nullptr ? all : event_of(EventKind::kLock);
@@ -291,8 +291,8 @@ std::expected<void, SystemError> KernelSideImpl::set_conditions(const EventSpec&
   if (format.empty()) return std::unexpected(explain_event_error(event.name, ENOENT));
   const auto compiled = compile_event_filter(event.filter, record_fields(format));
   if (!compiled)
-    return std::unexpected(
-        system_error(fmt::format("the event {} cannot be recorded: {}", event.name, compiled.error()), EINVAL));
+    return std::unexpected(SystemError{fmt::format("the event {} cannot be recorded: {}", event.name, compiled.error()),
+                                       EINVAL, RefusalKind::kUsage});
   const auto key = static_cast<__u32>(number);
   const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.conditions), &key, &*compiled, BPF_ANY);
   return error == 0 ? std::expected<void, SystemError>() : std::unexpected(explain_event_error(event.name, -error));
@@ -332,10 +332,10 @@ void KernelSideImpl::size_maps() {
   for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.trails, maps.stats})
     bpf_map__set_max_entries(map, cpus);
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
-  const std::uint32_t ring =
-      options_.ring_bytes != 0
-          ? std::bit_ceil(std::min(options_.ring_bytes, 1U << 30))
-          : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()), options_.raw_bytes_per_second);
+  const std::uint32_t ring = options_.ring_bytes != 0
+                                 ? std::bit_ceil(std::min(options_.ring_bytes, 1U << 30))
+                                 : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()),
+                                             options_.raw_bytes_per_second, takes_ticks_alone());
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
   if (wait_event() != nullptr)
@@ -496,22 +496,11 @@ int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handl
   return count;
 }
 
-// Thousands at a call. What is read is taken away at the same moment, so that no count is lost between.
 void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
-  constexpr __u32 kAtOnce = 4096;
-  const int counts = bpf_map__fd(skeleton_->maps.counts);
-  std::vector<wl_stack_key> keys(kAtOnce);
-  std::vector<wl_count> values(kAtOnce);
-  std::uint32_t position = 0;
-  void* from = nullptr;
-  for (int error = 0; error == 0; from = &position) {
-    __u32 size = kAtOnce;
-    error = clear ? bpf_map_lookup_and_delete_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr)
-                  : bpf_map_lookup_batch(counts, from, &position, keys.data(), values.data(), &size, nullptr);
-    if (error != 0 && error != -ENOENT) break;  // ENOENT: these were the last
-    for (__u32 i = 0; i < size; ++i)
-      if (values[i].count != 0 || values[i].value != 0) handler(keys[i], values[i]);
-  }
+  const auto hand_out = [&](const wl_stack_key& key, const wl_count& count) {
+    if (count.count != 0 || count.value != 0) handler(key, count);
+  };
+  (void)for_each_entry<wl_stack_key, wl_count>(bpf_map__fd(skeleton_->maps.counts), hand_out, clear);
 }
 
 void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {
@@ -525,19 +514,10 @@ void KernelSideImpl::for_each_waiting(const WaitingHandler& handler) {
 // Those that go on.
 void KernelSideImpl::for_each_wait(const std::function<void(const wl_wait&)>& handler) const {
   if (wait_event() == nullptr) return;
-  constexpr __u32 kAtOnce = 4096;
-  std::vector<std::uint32_t> threads(kAtOnce);
-  std::vector<wl_wait> waits(kAtOnce);
-  std::uint32_t position = 0;
-  void* from = nullptr;
-  for (int error = 0; error == 0; from = &position) {
-    __u32 size = kAtOnce;
-    error = bpf_map_lookup_batch(bpf_map__fd(skeleton_->maps.waits), from, &position, threads.data(), waits.data(),
-                                 &size, nullptr);
-    if (error != 0 && error != -ENOENT) return;
-    for (__u32 i = 0; i < size; ++i)
-      if (waits[i].since != 0) handler(waits[i]);
-  }
+  const auto hand_out = [&](std::uint32_t, const wl_wait& wait) {
+    if (wait.since != 0) handler(wait);
+  };
+  (void)for_each_entry<std::uint32_t, wl_wait>(bpf_map__fd(skeleton_->maps.waits), hand_out);
 }
 
 KernelSideStats KernelSideImpl::stats() const {

@@ -86,10 +86,11 @@ void MappingSets::housekeeping(Clock::time_point now) {
   if (now - last_housekeeping_ < kGrace) return;
   last_housekeeping_ = now;
   if (std::ranges::none_of(sets_, [](const auto& entry) { return entry.second.retired; })) return;
-  const std::unordered_set<std::uint32_t> in_use = entries_.spaces();
+  const auto in_use = entries_.spaces();
+  if (!in_use) return;
   for (auto entry = sets_.begin(); entry != sets_.end();) {
     Set& set = entry->second;
-    const bool idle = set.retired && !in_use.contains(entry->first) && now - set.since >= kGrace;
+    const bool idle = set.retired && !in_use->contains(entry->first) && now - set.since >= kGrace;
     if (!idle) {
       ++entry;
     } else if (!set.hidden) {

@@ -6,6 +6,7 @@
 #include <expected>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -27,7 +28,8 @@ class ProcessEntries {
   virtual int update(std::uint32_t tgid, const wl_process& process) = 0;
   virtual void erase(std::uint32_t tgid) = 0;
   // The spaces that entries name: those published, and by whom they were inherited: the programs copy an entry on fork.
-  [[nodiscard]] virtual std::unordered_set<std::uint32_t> spaces() = 0;
+  // Nothing: the entries cannot be listed now.
+  [[nodiscard]] virtual std::optional<std::unordered_set<std::uint32_t>> spaces() = 0;
 };
 
 // Publishes sets, and frees those that were replaced once nobody in the kernel can read them. Thread-safe.

@@ -30,9 +30,18 @@ void add(Labels& labels, std::string_view key, std::string_view value) {
     labels.insert_or_assign(std::string(key), std::string(value.substr(0, ProcessLabels::kMostValue)));
 }
 
-std::string read_of(std::uint32_t pid, int folder, const std::string& name, std::size_t most) {
+// Of files that do not wait for the process's memory. So no reader process is needed, and asking one takes longer.
+std::string read_here(int folder, const std::string& name, std::size_t most) {
+  const std::string path = os::living_name(folder, name);
+  const os::Descriptor file(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string text = file ? os::read_proc_file(file.get(), most) : std::string();
+  text.resize(std::min(text.size(), most));
+  return text;
+}
+
+std::string environment_of(std::uint32_t pid, int folder, std::size_t most) {
   const auto number = static_cast<pid_t>(pid);
-  const os::Descriptor file = os::open_proc_file(number, folder, name);
+  const os::Descriptor file = os::open_proc_file(number, folder, "environ");
   if (!file) return {};
   std::string text = os::read_proc_file_of(number, file.get(), most);
   text.resize(std::min(text.size(), most));
@@ -72,8 +81,8 @@ std::vector<Label> ProcessLabels::of(std::uint32_t pid) {
   if (folder) {
     if (options_.process) add(labels, kProcess, std::to_string(pid));
     add_executable(pid, folder.get(), labels);
-    add_cgroup(pid, folder.get(), labels);
-    add_owner(pid, folder.get(), labels);
+    add_cgroup(folder.get(), labels);
+    add_owner(folder.get(), labels);
     add_environment(pid, folder.get(), labels);
   }
   for (const Label& label : options_.fixed) labels.insert_or_assign(label.key, label.value);
@@ -108,9 +117,9 @@ std::string ProcessLabels::build_id(const std::string& path) {
   return build_ids_.emplace(key, std::move(id)).first->second;
 }
 
-void ProcessLabels::add_cgroup(std::uint32_t pid, int folder, Labels& labels) {
+void ProcessLabels::add_cgroup(int folder, Labels& labels) {
   if (!options_.cgroup && !options_.unit && !options_.container && !options_.kubernetes) return;
-  const CgroupNames names = parse_cgroup(read_of(pid, folder, "cgroup", kMostCgroup));
+  const CgroupNames names = parse_cgroup(read_here(folder, "cgroup", kMostCgroup));
   if (options_.cgroup) add(labels, kCgroup, names.path);
   if (options_.unit) {
     add(labels, kUnit, names.unit);
@@ -135,9 +144,9 @@ void ProcessLabels::add_cgroup(std::uint32_t pid, int folder, Labels& labels) {
   }
 }
 
-void ProcessLabels::add_owner(std::uint32_t pid, int folder, Labels& labels) {
+void ProcessLabels::add_owner(int folder, Labels& labels) {
   if (!options_.owner) return;
-  const std::string status = read_of(pid, folder, "status", 65536);
+  const std::string status = read_here(folder, "status", 65536);
   // Real, effective, saved and file system's user (proc(5)).
   std::string_view numbers = os::status_field(status, "Uid");
   numbers.remove_prefix(std::min(numbers.find('\t') + 1, numbers.size()));
@@ -149,7 +158,7 @@ void ProcessLabels::add_owner(std::uint32_t pid, int folder, Labels& labels) {
 
 void ProcessLabels::add_environment(std::uint32_t pid, int folder, Labels& labels) const {
   if (options_.environment.empty()) return;
-  const std::string environment = read_of(pid, folder, "environ", kMostEnvironment);
+  const std::string environment = environment_of(pid, folder, kMostEnvironment);
   for (const std::string& name : options_.environment)
     if (const char* value = find_variable(environment, name)) add(labels, std::string(kEnvironment) + name, value);
 }

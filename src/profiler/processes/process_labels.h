@@ -83,8 +83,8 @@ class ProcessLabels {
   using Labels = std::map<std::string, std::string, std::less<>>;
   using FileKey = std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;
   void add_executable(std::uint32_t pid, int folder, Labels& labels);
-  void add_cgroup(std::uint32_t pid, int folder, Labels& labels);
-  void add_owner(std::uint32_t pid, int folder, Labels& labels);
+  void add_cgroup(int folder, Labels& labels);
+  void add_owner(int folder, Labels& labels);
   void add_environment(std::uint32_t pid, int folder, Labels& labels) const;
   [[nodiscard]] std::string build_id(const std::string& path);
 

@@ -113,10 +113,13 @@ struct Profile {
   return {profile.times.data() + sample.first_time, sample.times};
 }
 
-// Of all events together.
-[[nodiscard]] inline std::uint64_t count_samples(const Profile& profile) {
+// How many samples were taken, of all events together. `scales`: of each event what a sample adds to Sample::count, for
+// example 100 for page-faults@100; 1 where there is none.
+[[nodiscard]] inline std::uint64_t count_samples(const Profile& profile, std::span<const std::uint64_t> scales = {}) {
   std::uint64_t sum = 0;
-  for (const Sample& sample : profile.samples) sum += sample.count;
+  for (const Sample& sample : profile.samples)
+    sum +=
+        sample.event < scales.size() && scales[sample.event] != 0 ? sample.count / scales[sample.event] : sample.count;
   return sum;
 }
 

@@ -18,7 +18,7 @@ void BatchQueue::add(OwnedBatch&& batch) {
 }
 
 void BatchQueue::drop_oldest() {
-  const std::uint64_t samples = profile::count_samples(waiting_.front().profile);
+  const std::uint64_t samples = waiting_.front().samples;
   dropped_samples_ += samples;
   const std::uint64_t lost = samples + waiting_.front().profile.lost;
   waiting_.pop_front();
@@ -27,7 +27,7 @@ void BatchQueue::drop_oldest() {
 
 std::uint64_t BatchQueue::waiting_samples() const {
   std::uint64_t sum = 0;
-  for (const OwnedBatch& batch : waiting_) sum += profile::count_samples(batch.profile);
+  for (const OwnedBatch& batch : waiting_) sum += batch.samples;
   return sum;
 }
 
@@ -39,7 +39,7 @@ Expected<void> BatchQueue::flush() {
       if (is_final(appended.error())) drop_oldest();
       return Failure(appended.error());
     }
-    kept_samples_ += profile::count_samples(batch.profile);
+    kept_samples_ += batch.samples;
     ++kept_batches_;
     waiting_.pop_front();
   }

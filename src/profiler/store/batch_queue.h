@@ -13,6 +13,7 @@ struct OwnedBatch {
   BatchId id;
   std::uint64_t begin_ns = 0, end_ns = 0;
   profile::Profile profile;
+  std::uint64_t samples = 0;  // that were taken: profile::count_samples()
 };
 
 // Holds a bounded number of batches. If the store takes none for long, the oldest is dropped: its samples are lost

@@ -75,14 +75,22 @@ class ProfileMaker {
     if (is_new) made_.strings.push_back(text);
     return place->second;
   }
+  // The host is a label as others, unless samples have their own of that name.
+  static std::vector<Label> labels_of(const LabelSet& set) {
+    std::vector<Label> labels = set.labels;
+    if (std::ranges::find(labels, kHostLabel, &Label::key) == labels.end())
+      labels.push_back({std::string(kHostLabel), set.host});
+    return labels;
+  }
   void take_labels() {
     std::map<std::vector<Label>, std::uint32_t> known{{{}, 0}};
     for (const LabelSet& set : stacks_.label_sets) {
-      const auto [place, is_new] = known.try_emplace(set.labels, static_cast<std::uint32_t>(made_.label_sets.size()));
+      const std::vector<Label> all = labels_of(set);
+      const auto [place, is_new] = known.try_emplace(all, static_cast<std::uint32_t>(made_.label_sets.size()));
       label_sets_.push_back(place->second);
       if (!is_new) continue;
       auto& labels = made_.label_sets.emplace_back();
-      for (const Label& label : set.labels) labels.push_back({text(label.key), text(label.value)});
+      for (const Label& label : all) labels.push_back({text(label.key), text(label.value)});
     }
   }
   void add(const StackSums& stack, const std::vector<std::uint32_t>& locations) {

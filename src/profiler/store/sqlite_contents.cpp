@@ -26,11 +26,11 @@ Expected<InternTable> InternTable::open(sqlite3* database, const char* table, co
   return InternTable(database, std::move(*find), std::move(*add), std::move(*touch));
 }
 
-Expected<std::uint64_t> InternTable::touch(std::uint64_t minute) {
+Expected<std::uint64_t> InternTable::touch(std::uint64_t group) {
   const std::uint64_t id = find_.number(0), used = find_.number(1);
   find_.reset();
-  if (used >= minute) return id;
-  if (const auto touched = touch_.bind(minute).bind(id).run(); !touched) return Failure(touched.error());
+  if (used >= group) return id;
+  if (const auto touched = touch_.bind(group).bind(id).run(); !touched) return Failure(touched.error());
   return id;
 }
 
@@ -81,8 +81,8 @@ Expected<std::uint64_t> Contents::event(const profile::Event& event) {
   return static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_));
 }
 
-Expected<std::uint64_t> Contents::string(std::string_view text, std::uint64_t minute) {
-  return tables_[kStrings].id_of(text, minute, [](Statement&) {});
+Expected<std::uint64_t> Contents::string(std::string_view text, std::uint64_t group) {
+  return tables_[kStrings].id_of(text, group, [](Statement&) {});
 }
 
 Expected<void> Contents::add_set_labels(std::uint64_t set, const std::vector<std::uint64_t>& pairs) {
@@ -93,7 +93,7 @@ Expected<void> Contents::add_set_labels(std::uint64_t set, const std::vector<std
   return {};
 }
 
-Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t minute) {
+Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t group) {
   std::vector<Label> all{{std::string(kHostLabel), set.host},
                          {std::string(kProcessLabel), set.process},
                          {std::string(kPidLabel), std::to_string(set.pid)},
@@ -108,7 +108,7 @@ Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t m
   for (const Label& label : all) {
     hash.add(label.key).add(label.value);
     for (const std::string* text : {&label.key, &label.value}) {
-      const auto id = string(*text, minute);
+      const auto id = string(*text, group);
       if (!id) return id;
       ids.push_back(*id);
     }
@@ -118,7 +118,7 @@ Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t m
   const std::uint64_t thread = set.thread ? ids[2 * kAlways + 1] : 0;
   bool is_new = false;
   const HashBytes key = hash.bytes();
-  const auto id = tables_[kLabelSets].id_of(std::span<const std::byte>(key), minute, [&](Statement& row) {
+  const auto id = tables_[kLabelSets].id_of(std::span<const std::byte>(key), group, [&](Statement& row) {
     is_new = true;
     row.bind(ids[1])
         .bind(ids[3])
@@ -132,10 +132,10 @@ Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t m
   return id;
 }
 
-BatchContents::BatchContents(Contents& contents, const profile::Profile& profile, std::uint64_t minute)
+BatchContents::BatchContents(Contents& contents, const profile::Profile& profile, std::uint64_t group)
     : contents_(contents),
       profile_(profile),
-      minute_(minute),
+      group_(group),
       modules_(profile.modules.size()),
       functions_(profile.functions.size()),
       frames_(profile.locations.size()) {}
@@ -155,7 +155,7 @@ Expected<BatchContents::Known> BatchContents::module(std::uint32_t index) {
                    .add(std::uint64_t{it.is_kernel})
                    .bytes();
   const auto id =
-      contents_.tables_[kModules].id_of(std::span<const std::byte>(known.hash), minute_, [&](Statement& row) {
+      contents_.tables_[kModules].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
         row.bind(std::string_view(it.path)).bind(std::string_view(it.build_id)).bind(it.begin).bind(it.end);
         row.bind(it.file_offset).bind(std::uint64_t{it.pid}).bind(std::uint64_t{it.is_kernel});
       });
@@ -171,7 +171,7 @@ Expected<BatchContents::Known> BatchContents::function(std::uint32_t index) {
   const profile::Function& it = profile_.functions[index];
   known.hash = ContentHash().add(it.name).add(it.system_name).add(it.file).add(std::uint64_t{it.start_line}).bytes();
   const auto id =
-      contents_.tables_[kFunctions].id_of(std::span<const std::byte>(known.hash), minute_, [&](Statement& row) {
+      contents_.tables_[kFunctions].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
         row.bind(std::string_view(it.name)).bind(std::string_view(it.system_name)).bind(std::string_view(it.file));
         row.bind(std::uint64_t{it.start_line});
       });
@@ -201,14 +201,9 @@ Expected<BatchContents::Known> BatchContents::frame(std::uint32_t index) {
     put_uleb128(lines, line.line);
   }
   known.hash = hash.bytes();
-  const auto id =
-      contents_.tables_[kFrames].id_of(std::span<const std::byte>(known.hash), minute_, [&](Statement& row) {
-        row.bind(in->id)
-            .bind(it.address)
-            .bind(it.function_begin)
-            .bind(std::uint64_t{it.interpreted})
-            .bind(bytes_of(lines));
-      });
+  const auto id = contents_.tables_[kFrames].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
+    row.bind(in->id).bind(it.address).bind(it.function_begin).bind(std::uint64_t{it.interpreted}).bind(bytes_of(lines));
+  });
   if (!id) return Failure(id.error());
   known.id = *id;
   return known;
@@ -225,7 +220,7 @@ Expected<std::uint64_t> BatchContents::stack(const std::vector<std::uint32_t>& l
   }
   hash.add(std::uint64_t{locations.size()});
   const HashBytes key = hash.bytes();
-  return contents_.tables_[kStacks].id_of(std::span<const std::byte>(key), minute_,
+  return contents_.tables_[kStacks].id_of(std::span<const std::byte>(key), group_,
                                           [&](Statement& row) { row.bind(bytes_of(frames)); });
 }
 

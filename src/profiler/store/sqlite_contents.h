@@ -13,7 +13,7 @@
 
 namespace windlass::store {
 
-// A table whose rows have an id, the minute of the last use, and a key.
+// A table whose rows have an id, the group of the last use, and a key.
 class InternTable {
  public:
   // `columns`: those behind id, key and used, as "a, b".
@@ -21,13 +21,13 @@ class InternTable {
                                                   const char* columns, int column_count);
   // `bind_rest` binds the columns of a row that is new.
   template <typename Key, typename BindRest>
-  [[nodiscard]] Expected<std::uint64_t> id_of(const Key& key, std::uint64_t minute, BindRest bind_rest) {
+  [[nodiscard]] Expected<std::uint64_t> id_of(const Key& key, std::uint64_t group, BindRest bind_rest) {
     find_.reset();
     const auto found = find_.bind(key).step();
     if (!found) return Failure(found.error());
-    if (*found) return touch(minute);
+    if (*found) return touch(group);
     find_.reset();
-    insert_.bind(key).bind(minute);
+    insert_.bind(key).bind(group);
     bind_rest(insert_);
     if (const auto added = insert_.run(); !added) return Failure(added.error());
     return static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_));
@@ -36,7 +36,7 @@ class InternTable {
  private:
   InternTable(sqlite3* database, Statement&& find, Statement&& insert, Statement&& touch)
       : database_(database), find_(std::move(find)), insert_(std::move(insert)), touch_(std::move(touch)) {}
-  [[nodiscard]] Expected<std::uint64_t> touch(std::uint64_t minute);
+  [[nodiscard]] Expected<std::uint64_t> touch(std::uint64_t group);
 
   sqlite3* database_;
   Statement find_, insert_, touch_;
@@ -48,13 +48,13 @@ class Contents {
   [[nodiscard]] static Expected<Contents> open(sqlite3* database);
 
   [[nodiscard]] Expected<std::uint64_t> event(const profile::Event& event);
-  [[nodiscard]] Expected<std::uint64_t> label_set(const LabelSet& set, std::uint64_t minute);
+  [[nodiscard]] Expected<std::uint64_t> label_set(const LabelSet& set, std::uint64_t group);
 
  private:
   friend class BatchContents;
   Contents(sqlite3* database, std::vector<InternTable>&& tables, std::vector<Statement>&& statements)
       : database_(database), tables_(std::move(tables)), statements_(std::move(statements)) {}
-  [[nodiscard]] Expected<std::uint64_t> string(std::string_view text, std::uint64_t minute);
+  [[nodiscard]] Expected<std::uint64_t> string(std::string_view text, std::uint64_t group);
   [[nodiscard]] Expected<void> add_set_labels(std::uint64_t set, const std::vector<std::uint64_t>& pairs);
 
   sqlite3* database_;
@@ -65,7 +65,7 @@ class Contents {
 // Frames of one batch: each is looked for once.
 class BatchContents {
  public:
-  BatchContents(Contents& contents, const profile::Profile& profile, std::uint64_t minute);
+  BatchContents(Contents& contents, const profile::Profile& profile, std::uint64_t group);
 
   [[nodiscard]] Expected<std::uint64_t> stack(const std::vector<std::uint32_t>& locations);
 
@@ -80,7 +80,7 @@ class BatchContents {
 
   Contents& contents_;
   const profile::Profile& profile_;
-  std::uint64_t minute_;
+  std::uint64_t group_;
   std::vector<Known> modules_, functions_, frames_;
 };
 

@@ -65,11 +65,16 @@ std::string_view Statement::text(int column) const {
 }
 
 Expected<Database> Database::open(const std::string& path, Access access, int busy_ms) {
-  const int flags = access == Access::kWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  const int flags = access == Access::kWrite     ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                    : access == Access::kReadUri ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
+                                                 : SQLITE_OPEN_READONLY;
   sqlite3* made = nullptr;
   const int result = sqlite3_open_v2(path.c_str(), &made, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   Database database(made);
   if (result != SQLITE_OK) return Failure(sqlite_error(made, result));
+  // SQLite opens what it may not write for reading.
+  if (access == Access::kWrite && sqlite3_db_readonly(made, "main") == 1)
+    return Failure(sqlite_error(made, SQLITE_READONLY));
   sqlite3_busy_timeout(made, busy_ms);
   // The file may be anybody's: its schema calls nothing, and what it has is checked.
   sqlite3_db_config(made, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);

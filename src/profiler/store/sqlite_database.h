@@ -75,7 +75,7 @@ class Statement {
 
 class Database {
  public:
-  enum class Access : std::uint8_t { kRead, kWrite };
+  enum class Access : std::uint8_t { kRead, kReadUri, kWrite };  // kReadUri: the path is one of SQLite's URIs
   // `busy_ms`: how long another program's lock is waited for.
   [[nodiscard]] static Expected<Database> open(const std::string& path, Access access, int busy_ms);
 

@@ -10,8 +10,8 @@ namespace windlass::store {
 
 namespace {
 
-constexpr std::uint64_t kSlackMinutes = 10;  // between two searches of all contents
-constexpr std::uint64_t kShare = 16;         // of the intervals: deleted at a time if the file is too large
+constexpr std::uint64_t kSlack = 8;   // groups of intervals between two searches of all contents
+constexpr std::uint64_t kShare = 16;  // of the intervals: deleted at a time if the file is too large
 // Intervals are numbered as they come. The one that came last is that of the transaction.
 constexpr const char* kAged = "begin_ns < ? AND id < (SELECT max(id) FROM intervals)";
 constexpr const char* kFirst = "id < ?";
@@ -51,10 +51,19 @@ Expected<void> shrink(Database& database) {
 
 }  // namespace
 
-Expected<bool> Pruner::delete_aged(Database& database, std::uint64_t end_ns) {
+std::uint64_t AgeClock::at(std::uint64_t begin_ns, std::uint64_t end_ns) {
+  const std::uint64_t lasted = end_ns - std::min(end_ns, begin_ns);
+  const bool is_ahead = now_ != 0 && end_ns > now_ + lasted + kGap;
+  ahead_ = is_ahead ? ahead_ + lasted : 0;
+  if (is_ahead && ahead_ < kBelieved) return now_ += lasted;
+  ahead_ = 0;
+  return now_ = end_ns;
+}
+
+Expected<bool> Pruner::delete_aged(Database& database, std::uint64_t now_ns) {
   const auto first = oldest(database);
   if (!first) return Failure(first.error());
-  const std::uint64_t limit = end_ns - std::min(end_ns, keep_.age_ns);
+  const std::uint64_t limit = now_ns - std::min(now_ns, keep_.age_ns);
   if (*first >= limit) return false;
   if (const auto deleted = delete_intervals(database, kAged, limit); !deleted) return Failure(deleted.error());
   return true;
@@ -80,28 +89,27 @@ Expected<bool> Pruner::delete_for_room(Database& database) {
 }
 
 // Deletes contents that were last used before the first interval.
-Expected<void> Pruner::collect(Database& database, std::uint64_t slack_minutes) {
-  const auto first = oldest(database);
+Expected<void> Pruner::collect(Database& database, std::uint64_t slack) {
+  const auto first = database.number("SELECT min(id) FROM intervals");
   if (!first) return Failure(first.error());
-  const std::uint64_t minute = *first / kMinuteNs;
-  const bool is_soon = minute > collected_ && minute < collected_ + slack_minutes;  // a clock may step back
-  if (is_soon || minute == collected_) return {};
-  collected_ = minute;
+  const std::uint64_t group = *first / kGroup;
+  if (group <= collected_ || group < collected_ + slack) return {};
+  collected_ = group;
   for (const char* sql : {"DELETE FROM stacks WHERE used < ?", "DELETE FROM frames WHERE used < ?",
                           "DELETE FROM functions WHERE used < ?", "DELETE FROM modules WHERE used < ?",
                           "DELETE FROM label_sets WHERE used < ?", "DELETE FROM strings WHERE used < ?"})
-    if (const auto deleted = run_with(database, sql, minute); !deleted) return deleted;
+    if (const auto deleted = run_with(database, sql, group); !deleted) return deleted;
   return database.run("DELETE FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)");
 }
 
-Expected<void> Pruner::prune(Database& database, std::uint64_t end_ns) {
+Expected<void> Pruner::prune(Database& database, std::uint64_t begin_ns, std::uint64_t end_ns) {
   bool any = false;
   if (keep_.age_ns != 0) {
-    const auto deleted = delete_aged(database, end_ns);
+    const auto deleted = delete_aged(database, clock_.at(begin_ns, end_ns));
     if (!deleted) return Failure(deleted.error());
     any = *deleted;
     if (any)
-      if (const auto collected = collect(database, kSlackMinutes); !collected) return collected;
+      if (const auto collected = collect(database, kSlack); !collected) return collected;
   }
   if (keep_.bytes != 0) {
     const auto deleted = delete_for_room(database);

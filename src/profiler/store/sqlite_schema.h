@@ -1,8 +1,9 @@
 // The tables of a store.
 //
-// Contents are kept once, by a 128-bit hash: modules, functions, frames, stacks, label sets. `used` is the last minute
-// (Unix time) in which an interval began that has them: contents that no interval has any more are found by it.
-// Symbol files are in a table of their own. A store has that from the first one on, and then the next version.
+// Contents are kept once, by a 128-bit hash: modules, functions, frames, stacks, label sets. `used` is the
+// group of the last interval that has them: contents that no interval has any more are found by it. Intervals are
+// numbered as they come, whatever the clock says, and kGroup of them are a group.
+// Symbol files are in a table of their own, whose sizes the bound of history does not count.
 // Lists are LEB128: a frame's `lines` are pairs of function and line, a stack's `frames` ids with the innermost first,
 // an interval's `events` the place of the shown one and then ids.
 #pragma once
@@ -12,9 +13,8 @@
 namespace windlass::store {
 
 inline constexpr std::uint32_t kApplicationId = 0x574c5331;  // "WLS1", in the file's header
-inline constexpr std::uint64_t kStoreVersion = 1;            // PRAGMA user_version
-inline constexpr std::uint64_t kSymbolsVersion = 2;          // with the table of symbol files, made for the first one
-inline constexpr std::uint64_t kMinuteNs = 60'000'000'000;
+inline constexpr std::uint64_t kStoreVersion = 2;            // PRAGMA user_version
+inline constexpr std::uint64_t kGroup = 8;
 
 inline constexpr const char* kSchema = R"(
 CREATE TABLE events(id INTEGER PRIMARY KEY, name TEXT NOT NULL, unit TEXT NOT NULL, counted TEXT NOT NULL,
@@ -40,10 +40,8 @@ CREATE INDEX intervals_by_time ON intervals(begin_ns);
 CREATE TABLE samples(interval INTEGER NOT NULL, event INTEGER NOT NULL, label_set INTEGER NOT NULL,
   stack INTEGER NOT NULL, end INTEGER NOT NULL, certainty INTEGER NOT NULL, count INTEGER NOT NULL,
   value INTEGER NOT NULL, PRIMARY KEY(interval, event, label_set, stack, end, certainty)) WITHOUT ROWID;
+CREATE TABLE symbols(build_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, rank INTEGER NOT NULL,
+  file BLOB NOT NULL);
 )";
-
-inline constexpr const char* kSymbolsSchema =
-    "CREATE TABLE symbols(build_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, rank INTEGER NOT NULL, "
-    "file BLOB NOT NULL);";
 
 }  // namespace windlass::store

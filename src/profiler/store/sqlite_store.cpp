@@ -1,5 +1,6 @@
 // A store in one file of SQLite: the machine's own.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "profiler/store/sqlite_contents.h"
 #include "profiler/store/sqlite_history.h"
 #include "profiler/store/sqlite_lists.h"
+#include "profiler/store/sqlite_place.h"
 #include "profiler/store/sqlite_query.h"
 #include "profiler/store/sqlite_schema.h"
 #include "profiler/store/sqlite_symbols.h"
@@ -38,9 +40,9 @@ struct Writer {
     auto find =
         Statement::prepare(database, "SELECT 1 FROM intervals WHERE host = ? AND agent_start_ns = ? AND sequence = ?");
     auto interval = Statement::prepare(database,
-                                       "INSERT INTO intervals(begin_ns, end_ns, host, agent_start_ns, sequence, "
+                                       "INSERT INTO intervals(id, begin_ns, end_ns, host, agent_start_ns, sequence, "
                                        "duration_ns, lost, ends_known, events, "
-                                       "comments) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                                       "comments) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     auto sample = Statement::prepare(database, "INSERT INTO samples VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
     for (const auto* statement : {&find, &interval, &sample})
       if (!*statement) return Failure(statement->error());
@@ -51,12 +53,13 @@ struct Writer {
 // One batch, within a transaction.
 class Appending {
  public:
-  Appending(sqlite3* database, Writer& writer, const Batch& batch)
-      : database_(database),
-        writer_(writer),
+  // `interval`: the number it gets.
+  Appending(Writer& writer, const Batch& batch, std::uint64_t interval)
+      : writer_(writer),
         batch_(batch),
-        minute_(batch.begin_ns / kMinuteNs),
-        contents_(writer.contents, batch.profile, minute_) {}
+        interval_(interval),
+        group_(interval / kGroup),
+        contents_(writer.contents, batch.profile, group_) {}
 
   Expected<bool> is_known() {
     const BatchId& id = batch_.id;
@@ -69,9 +72,8 @@ class Appending {
 
   Expected<void> add(const BatchRows& rows) {
     if (const auto added = add_interval(); !added) return added;
-    const auto interval = static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_));
     for (const LabelSet& set : rows.label_sets) {
-      const auto id = writer_.contents.label_set(set, minute_);
+      const auto id = writer_.contents.label_set(set, group_);
       if (!id) return Failure(id.error());
       label_sets_.push_back(*id);
     }
@@ -80,7 +82,7 @@ class Appending {
       if (!id) return Failure(id.error());
       stacks_.push_back(*id);
     }
-    return add_samples(interval, rows);
+    return add_samples(rows);
   }
 
  private:
@@ -95,14 +97,18 @@ class Appending {
     }
     const std::string comments = bytes_of_texts(batch_.profile.comments);
     Statement& row = writer_.add_interval;
-    row.bind(batch_.begin_ns).bind(batch_.end_ns).bind(std::string_view(batch_.id.host)).bind(batch_.id.agent_start_ns);
+    row.bind(interval_)
+        .bind(batch_.begin_ns)
+        .bind(batch_.end_ns)
+        .bind(std::string_view(batch_.id.host))
+        .bind(batch_.id.agent_start_ns);
     row.bind(batch_.id.sequence).bind(batch_.profile.duration_ns).bind(batch_.profile.lost);
     row.bind(std::uint64_t{batch_.profile.ends_known}).bind(std::as_bytes(std::span(events)));
     return row.bind(std::as_bytes(std::span(comments))).run();
   }
 
   // Two stacks of the profile are one in the store if their locations have equal contents.
-  Expected<void> add_samples(std::uint64_t interval, const BatchRows& rows) {
+  Expected<void> add_samples(const BatchRows& rows) {
     using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint8_t, std::uint8_t>;
     std::map<Key, Sums> sums;  // in the order of the table
     for (const BatchRow& row : rows.rows) {
@@ -112,16 +118,15 @@ class Appending {
     for (const auto& [key, sum] : sums) {
       const auto& [event, labels, stack, end, certainty] = key;
       Statement& row = writer_.add_sample;
-      row.bind(interval).bind(event).bind(labels).bind(stack).bind(std::uint64_t{end}).bind(std::uint64_t{certainty});
+      row.bind(interval_).bind(event).bind(labels).bind(stack).bind(std::uint64_t{end}).bind(std::uint64_t{certainty});
       if (const auto added = row.bind(sum.count).bind(sum.value).run(); !added) return added;
     }
     return {};
   }
 
-  sqlite3* database_;
   Writer& writer_;
   const Batch& batch_;
-  std::uint64_t minute_;
+  std::uint64_t interval_, group_;
   BatchContents contents_;
   std::vector<std::uint64_t> events_, label_sets_, stacks_;  // ids
 };
@@ -163,12 +168,10 @@ Expected<std::vector<std::string>> schema_of(Database& database) {
 }
 
 // Word for word, since views, triggers and generated columns of a hostile file could run for ever.
-Expected<std::vector<std::string>> known_schema(std::uint64_t version) {
+Expected<std::vector<std::string>> known_schema() {
   auto database = Database::open(":memory:", Access::kWrite, 0);
   if (!database) return Failure(database.error());
   if (const auto made = database->run(kSchema); !made) return Failure(made.error());
-  if (version == kSymbolsVersion)
-    if (const auto made = database->run(kSymbolsSchema); !made) return Failure(made.error());
   return schema_of(*database);
 }
 
@@ -178,12 +181,11 @@ Expected<void> check_kind(Database& database) {
   if (*application != kApplicationId) return fail(ErrorCode::kMalformed, kOtherProgram, 0);
   const auto version = database.number("PRAGMA user_version");
   if (!version) return Failure(version.error());
-  if (*version != kStoreVersion && *version != kSymbolsVersion)
+  if (*version != kStoreVersion)
     return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
   const auto has = schema_of(database);
   if (!has) return Failure(has.error());
-  static const auto plain = known_schema(kStoreVersion), with_symbols = known_schema(kSymbolsVersion);
-  const auto& wanted = *version == kStoreVersion ? plain : with_symbols;
+  static const auto wanted = known_schema();
   if (!wanted) return Failure(wanted.error());
   if (*has != *wanted) return fail(ErrorCode::kMalformed, kDamaged, 0);
   return {};
@@ -196,11 +198,9 @@ Expected<void> prepare_file(Database& database, const StoreOptions& options) {
     if (*tables == 0)
       if (const auto made = make_tables(database, options.busy_ms); !made) return made;
   }
-  // One moment of a file to which another program may be adding a table.
-  if (const auto begun = database.run("BEGIN"); !begun) return begun;
   if (const auto kind = check_kind(database); !kind) return kind;
-  if (!options.write) return {};
-  for (const char* sql : {"COMMIT", "PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=4194304"})
+  if (!options.write) return database.run("BEGIN");
+  for (const char* sql : {"PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=4194304"})
     if (const auto set = database.run(sql); !set) return set;
   return {};
 }
@@ -217,10 +217,27 @@ struct OpenedStore {
   std::optional<Writer> writer;
 };
 
+// A store that may not be written needs no files beside it if it has no log.
+Expected<Database> open_database(const std::string& path, const StoreOptions& options) {
+  const auto prepared = [&](Expected<Database> database) -> Expected<Database> {
+    if (!database) return database;
+    if (const auto ready = prepare_file(*database, options); !ready) return Failure(ready.error());
+    return database;
+  };
+  auto database = prepared(Database::open(path, options.write ? Access::kWrite : Access::kRead, options.busy_ms));
+  if (database) return database;
+  const Error error = explain_place(path, options.write, database.error());
+  const bool is_refused = database.error().code == ErrorCode::kSystem && database.error().detail != EBUSY;
+  if (options.write || !is_refused || ::access(path.c_str(), R_OK) != 0) return Failure(error);
+  const auto uri = unchanging_uri(path);
+  if (!uri) return Failure(uri.error());
+  database = prepared(Database::open(*uri, Access::kReadUri, options.busy_ms));
+  return database ? std::move(database) : Failure(error);
+}
+
 Expected<OpenedStore> open_file(const std::string& path, const StoreOptions& options) {
-  auto database = Database::open(path, options.write ? Access::kWrite : Access::kRead, options.busy_ms);
+  auto database = open_database(path, options);
   if (!database) return Failure(database.error());
-  if (const auto prepared = prepare_file(*database, options); !prepared) return Failure(prepared.error());
   std::optional<Writer> writer;
   if (options.write) {
     auto opened = Writer::open(database->get(), options.keep);
@@ -246,12 +263,14 @@ class SqliteStore final : public ProfileStore {
     Database& database = opened_->database;
     auto transaction = Transaction::begin(database);
     if (!transaction) return Failure(transaction.error());
-    Appending appending(database.get(), *opened_->writer, batch);
+    const auto interval = database.number("SELECT ifnull(max(id), 0) + 1 FROM intervals");
+    if (!interval) return Failure(interval.error());
+    Appending appending(*opened_->writer, batch, *interval);
     const auto known = appending.is_known();
     if (!known) return known;
     if (*known) return false;
     if (const auto added = appending.add(*rows); !added) return Failure(added.error());
-    if (const auto pruned = opened_->writer->pruner.prune(database, batch.end_ns); !pruned)
+    if (const auto pruned = opened_->writer->pruner.prune(database, batch.begin_ns, batch.end_ns); !pruned)
       return Failure(pruned.error());
     if (const auto committed = transaction->commit(); !committed) return Failure(committed.error());
     return true;

@@ -1,33 +1,10 @@
 #include "profiler/store/sqlite_symbols.h"
 
-#include "profiler/store/sqlite_schema.h"
-
 namespace windlass::store {
-
-namespace {
-
-Expected<bool> has_table(sqlite3* database) {
-  auto statement = Statement::prepare(database, "SELECT 1 FROM sqlite_schema WHERE name = 'symbols'", false);
-  if (!statement) return Failure(statement.error());
-  return statement->step();
-}
-
-Expected<void> make_table(Database& database) {
-  const auto has = has_table(database.get());
-  if (!has) return Failure(has.error());
-  if (*has) return {};
-  const std::string number = "PRAGMA user_version=" + std::to_string(kSymbolsVersion);
-  for (const char* sql : {kSymbolsSchema, number.c_str()})
-    if (const auto made = database.run(sql); !made) return made;
-  return {};
-}
-
-}  // namespace
 
 Expected<bool> put_symbols(Database& database, const StoredSymbols& about, ByteView file) {
   auto transaction = Transaction::begin(database);
   if (!transaction) return Failure(transaction.error());
-  if (const auto made = make_table(database); !made) return Failure(made.error());
   auto add = Statement::prepare(database.get(),
                                 "INSERT INTO symbols(build_id, name, rank, file) VALUES(?, ?, ?, ?) "
                                 "ON CONFLICT(build_id) DO UPDATE SET name = excluded.name, rank = excluded.rank, "
@@ -42,9 +19,6 @@ Expected<bool> put_symbols(Database& database, const StoredSymbols& about, ByteV
 }
 
 Expected<std::optional<std::string>> query_symbols(sqlite3* database, std::string_view build_id) {
-  const auto has = has_table(database);
-  if (!has) return Failure(has.error());
-  if (!*has) return std::optional<std::string>();
   auto statement = Statement::prepare(database, "SELECT file FROM symbols WHERE build_id = ?", false);
   if (!statement) return Failure(statement.error());
   const auto row = statement->bind(build_id).step();
@@ -54,9 +28,6 @@ Expected<std::optional<std::string>> query_symbols(sqlite3* database, std::strin
 
 Expected<std::vector<StoredSymbols>> query_symbol_files(sqlite3* database) {
   std::vector<StoredSymbols> files;
-  const auto has = has_table(database);
-  if (!has) return Failure(has.error());
-  if (!*has) return files;
   auto statement =
       Statement::prepare(database, "SELECT build_id, name, rank, length(file) FROM symbols ORDER BY build_id", false);
   if (!statement) return Failure(statement.error());
@@ -72,9 +43,7 @@ Expected<std::vector<StoredSymbols>> query_symbol_files(sqlite3* database) {
 }
 
 Expected<std::uint64_t> bytes_of_symbols(Database& database) {
-  const auto has = has_table(database.get());
-  if (!has) return Failure(has.error());
-  return *has ? database.number("SELECT coalesce(sum(length(file)), 0) FROM symbols") : std::uint64_t{0};
+  return database.number("SELECT coalesce(sum(length(file)), 0) FROM symbols");
 }
 
 }  // namespace windlass::store

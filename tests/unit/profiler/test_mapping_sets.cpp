@@ -24,8 +24,10 @@ class FakeEntries final : public ProcessEntries {
     return refuse_with;
   }
   void erase(std::uint32_t tgid) override { entries.erase(tgid); }
-  std::unordered_set<std::uint32_t> spaces() override {
+  bool refuse_list = false;
+  std::optional<std::unordered_set<std::uint32_t>> spaces() override {
     ++looks;
+    if (refuse_list) return std::nullopt;
     std::unordered_set<std::uint32_t> spaces;
     for (const auto& [tgid, process] : entries) spaces.insert(process.space);
     return spaces;
@@ -94,6 +96,18 @@ TEST_F(MappingSetsTest, SpacesAreNeverUsedTwice) {
   for (int i = 0; i < 4; ++i) pass(1s);
   EXPECT_EQ(sets.size(), 0u);
   EXPECT_GT(publish(10), second);
+}
+
+// An inherited entry may name it still.
+TEST_F(MappingSetsTest, ASetStaysWhileEntriesCannotBeListed) {
+  publish(10);
+  entries.entries[11] = entries.entries.at(10);
+  const wl_maps_head* old = head_of(entries.entries.at(10));
+  publish(10);
+  entries.refuse_list = true;
+  for (int i = 0; i < 4; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 2u);
+  EXPECT_NE(old->space, 0u);
 }
 
 TEST_F(MappingSetsTest, AReplacedSetIsHiddenThenFreedAGracePeriodApart) {

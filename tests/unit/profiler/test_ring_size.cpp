@@ -9,15 +9,21 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(RingSize, GrowsWithTheRateAndTheCpus) {
-  EXPECT_EQ(ring_size(19, 2, 64 * kMiB), 32 * kMiB);
-  EXPECT_EQ(ring_size(997, 2, 64 * kMiB), 32 * kMiB);
-  EXPECT_EQ(ring_size(997, 64, 64 * kMiB), 64 * kMiB);
-  EXPECT_EQ(ring_size(4999, 64, 64 * kMiB), 256 * kMiB);
+  EXPECT_EQ(ring_size(997, 2, 64 * kMiB, true), 32 * kMiB);
+  EXPECT_EQ(ring_size(997, 64, 64 * kMiB, true), 64 * kMiB);
+  EXPECT_EQ(ring_size(4999, 64, 64 * kMiB, true), 256 * kMiB);
+}
+
+// A slow rate bounds raw stacks, unless other events come at rates of their own.
+TEST(RingSize, IsSmallForSlowTicksAlone) {
+  EXPECT_EQ(ring_size(19, 2, 64 * kMiB, true), 8 * kMiB);
+  EXPECT_EQ(ring_size(19, 2, 64 * kMiB, false), 32 * kMiB);
+  EXPECT_EQ(ring_size(19, 64, 64 * kMiB, true), 32 * kMiB);
 }
 
 TEST(RingSize, HasBounds) {
-  EXPECT_EQ(ring_size(49'999, 4096, 64 * kMiB), 256 * kMiB);
-  EXPECT_EQ(ring_size(1, 1, 0), kMiB);
+  EXPECT_EQ(ring_size(49'999, 4096, 64 * kMiB, true), 256 * kMiB);
+  EXPECT_EQ(ring_size(1, 1, 0, false), 8 * kMiB);
 }
 
 }  // namespace

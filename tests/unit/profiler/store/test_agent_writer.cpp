@@ -69,6 +69,7 @@ class AgentWriterTest : public ::testing::Test {
         cli::AgentWriterOptions{.host = "here",
                                 .start_unix_ns = kBegin,
                                 .interval_ns = interval_ns,
+                                .scales = scales_,
                                 .counted = [this](const cli::StoreCounters& now) { counters_ = now; }});
     for (const auto& [end, duration] : ends_and_durations) writer_->add(part_of(duration), end);
     writer_->end();
@@ -77,6 +78,7 @@ class AgentWriterTest : public ::testing::Test {
   }
 
   ListingStore store_;
+  std::vector<std::uint64_t> scales_;
   std::optional<cli::AgentWriter> writer_;
   cli::StoreCounters counters_;
 };
@@ -137,6 +139,19 @@ TEST_F(AgentWriterTest, WhatDoesNotFitIsCounted) {
   EXPECT_EQ(store_.samples, cli::AgentWriter::kMostParts * kSamplesOfPart);
   EXPECT_EQ(store_.lost, 3 * kSamplesOfPart + parts.size() * events_profile().lost);
   EXPECT_EQ(store_.times.at(0).first, kBegin) << "their time is that of the interval";
+}
+
+// Of page-faults@10, a sample counts ten page faults.
+TEST_F(AgentWriterTest, ASampleOfManyEventsIsOneSample) {
+  scales_ = {10, 1};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> parts;
+  for (std::uint64_t i = 1; i <= cli::AgentWriter::kMostParts + 1; ++i)
+    parts.emplace_back(kBegin + i * kUnixSecond, kUnixSecond);
+  cli::AgentWriter& writer = write(parts, kUnixSecond);
+  constexpr std::uint64_t kTaken = 40 / 10 + 8;  // of events_profile()
+  EXPECT_EQ(writer.dropped_samples(), kTaken);
+  EXPECT_EQ(counters_.samples, cli::AgentWriter::kMostParts * kTaken);
+  EXPECT_EQ(store_.samples, cli::AgentWriter::kMostParts * kSamplesOfPart) << "the store has what was counted";
 }
 
 TEST_F(AgentWriterTest, RefusalsAreCounted) {

@@ -44,7 +44,8 @@ constexpr std::uint64_t kSamples = 48;  // of events_profile()
 const Error kBusy{ErrorCode::kSystem, "busy", 0, 0};
 
 store::OwnedBatch numbered(std::uint64_t number) {
-  store::OwnedBatch batch{.id = {"host", 1, number}, .begin_ns = 0, .end_ns = 1, .profile = events_profile()};
+  store::OwnedBatch batch{
+      .id = {"host", 1, number}, .begin_ns = 0, .end_ns = 1, .profile = events_profile(), .samples = kSamples};
   batch.profile.lost = 1;
   return batch;
 }

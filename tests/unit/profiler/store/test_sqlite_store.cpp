@@ -1,12 +1,16 @@
 // The store in a file: history, several writers, and files that are no store.
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -77,16 +81,16 @@ TEST_F(SqliteStore, EqualContentsAreKeptOnce) {
 TEST_F(SqliteStore, HistoryIsBoundedByAge) {
   const auto store = writer({.age_ns = 5 * 60'000'000'000, .bytes = 0});
   StoreReference reference;
-  for (std::uint32_t i = 0; i < 60; ++i) {  // a minute each
+  for (std::uint32_t i = 0; i < 150; ++i) {  // a minute each
     KeptBatch batch = batch_at(6 * std::uint64_t{i}, own_profile(i));
     batch.end_ns = batch.begin_ns + 6 * kTenSeconds;
     ASSERT_TRUE(store->append(batch.batch()).value_or(false));
-    if (i >= 55) reference.append(batch);
+    if (i >= 145) reference.append(batch);
   }
   EXPECT_EQ(number("SELECT count(*) FROM intervals"), 5u);
-  expect_same_answers(*store, reference, {}, kStart, kStart + 360 * kTenSeconds);
-  // Contents are searched every ten minutes, so at most fifteen minutes' are there.
-  EXPECT_LE(number("SELECT count(*) FROM functions"), 16 * 100u);
+  expect_same_answers(*store, reference, {}, kStart, kStart + 900 * kTenSeconds);
+  // Contents are searched every 64 intervals, so those of 5 intervals, and of 8 + 64 before, may be there.
+  EXPECT_LE(number("SELECT count(*) FROM functions"), 77 * 100u);
   EXPECT_EQ(number("SELECT count(*) FROM stacks WHERE id IN (SELECT stack FROM samples)"),
             number("SELECT count(DISTINCT stack) FROM samples"));
   EXPECT_EQ(number("SELECT count(*) FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)"), 0u);
@@ -118,7 +122,9 @@ TEST_F(SqliteStore, AClockThatWasAheadMakesNothingOld) {
   for (std::uint64_t i = 0; i < 3; ++i) append(kYear + i);
   for (std::uint64_t i = 0; i < 20; ++i) append(i);
   EXPECT_EQ(number("SELECT count(*) FROM intervals"), 23u);
-  append(20 + 360);
+  KeptBatch hour = batch_at(20, own_profile(number_of_batch++));  // the agent was stopped
+  hour.end_ns += 2 * 360 * kTenSeconds;
+  ASSERT_TRUE(store->append(hour.batch()).value_or(false));
   EXPECT_EQ(number("SELECT count(*) FROM intervals"), 4u) << "that one, and those of the future";
   EXPECT_EQ(number("SELECT count(*) FROM samples WHERE interval NOT IN (SELECT id FROM intervals)"), 0u);
 }
@@ -134,6 +140,53 @@ TEST_F(SqliteStore, AClockThatStepsBackLosesNothingNew) {
     EXPECT_EQ(number("SELECT count(*) FROM intervals WHERE begin_ns = " + std::to_string(kStart + at * kTenSeconds)),
               1u);
   }
+  // Contents of a group of intervals go with the last of them.
+  EXPECT_LE(number("SELECT count(*) FROM stacks WHERE id NOT IN (SELECT stack FROM samples)"), 8 * 200u);
+  EXPECT_GT(number("SELECT count(*) FROM intervals"), 3u);
+}
+
+// In the middle of a history, the clock is a year ahead for ten minutes. Nothing is old by that clock.
+TEST_F(SqliteStore, AClockThatStepsAheadMakesNothingOld) {
+  constexpr std::uint64_t kYear = 365 * 8640;
+  const auto store = writer({.age_ns = 60 * 60'000'000'000, .bytes = 0});
+  const profile::Profile profile = events_profile();
+  std::uint64_t sequence = 0;
+  const auto append = [&](std::uint64_t at) {
+    KeptBatch batch = batch_at(at, profile);
+    batch.id.sequence = sequence++;
+    ASSERT_TRUE(store->append(batch.batch()).value_or(false));
+  };
+  for (std::uint64_t i = 0; i < 60; ++i) append(i);
+  for (std::uint64_t i = 60; i < 120; ++i) append(kYear + i);
+  for (std::uint64_t i = 120; i < 180; ++i) append(i);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 180u);
+  EXPECT_EQ(number("SELECT sum(count) FROM samples"), 180 * profile::count_samples(profile));
+  // A clock that stays ahead is believed after an hour, and then all else is old.
+  for (std::uint64_t i = 180; i < 180 + 360; ++i) append(kYear + i);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), 360u);
+}
+
+// By minutes of the clock, contents of a store of version 1 would stay for ever.
+TEST_F(SqliteStore, AStoreOfVersionOneIsTakenOver) {
+  constexpr std::uint64_t kSize = 1 << 20;
+  {
+    const auto store = writer();
+    for (std::uint32_t i = 0; i < 10; ++i)
+      ASSERT_TRUE(store->append(batch_at(i, own_profile(i)).batch()).value_or(false));
+  }
+  for (const char* table : {"stacks", "frames", "functions", "modules", "label_sets", "strings"})
+    execute(("UPDATE " + std::string(table) + " SET used = 30000000").c_str());
+  execute("PRAGMA user_version=1");
+  const auto old = store::open_store(path_);
+  ASSERT_TRUE(old.has_value()) << old.error().text();
+  EXPECT_EQ((*old)->stacks({}, 0, ~std::uint64_t{0})->intervals, 10u);
+  const auto store = writer({.age_ns = 0, .bytes = kSize});
+  EXPECT_EQ(number("PRAGMA user_version"), 2u);
+  for (std::uint32_t i = 10; i < 60; ++i) {
+    ASSERT_TRUE(store->append(batch_at(i, own_profile(i)).batch()).value_or(false));
+    EXPECT_LE(number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"), kSize);
+  }
+  EXPECT_GT(number("SELECT count(*) FROM intervals"), 3u);
 }
 
 // The file is deleted, moved away, and replaced by another store, while it is open.
@@ -219,7 +272,7 @@ TEST_F(SqliteStore, FilesThatAreNoStoreAreRefused) {
   execute("PRAGMA user_version=3");
   EXPECT_EQ(refusal(false).code, ErrorCode::kUnsupported);
   EXPECT_EQ(refusal(true).detail, 3u);
-  execute("PRAGMA user_version=1; DROP TABLE samples; CREATE VIEW samples AS SELECT 1");
+  execute("PRAGMA user_version=2; DROP TABLE samples; CREATE VIEW samples AS SELECT 1");
   EXPECT_EQ(refusal(false).code, ErrorCode::kMalformed);
   fs::remove(path_);
   writer();
@@ -254,6 +307,74 @@ TEST_F(SqliteStore, ADamagedFileIsAnErrorOrAnAnswer) {
     if (store) (void)(*store)->labels();
   }
   EXPECT_GT(refused, 20);
+}
+
+// The exit status of `task`, run by a user who is not root and owns nothing.
+int by_another_user(const std::function<int()>& task) {
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresgid(65534, 65534, 65534) != 0 ||
+                             setresuid(65534, 65534, 65534) != 0)
+              ? 99
+              : task());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TEST_F(SqliteStore, AStoreThatMayNotBeWrittenIsReadOrSaysWhy) {
+  ASSERT_TRUE(writer()->append(batch_at(0, events_profile()).batch()).value_or(false));
+  const auto reads = [&] {
+    const auto opened = store::open_store(path_);
+    if (!opened) return std::string(opened.error().what);
+    const auto stacks = (*opened)->stacks({}, 0, ~std::uint64_t{0});
+    return stacks && stacks->intervals == 1 ? std::string("one interval") : std::string("nothing");
+  };
+  const auto says = [&](bool write, const char* text) {
+    return by_another_user([&] {
+      const std::string said = write ? refusal(true).what : reads();
+      if (said.find(text) != std::string::npos) return 0;
+      fprintf(stderr, "%s\n", said.c_str());
+      return 1;
+    });
+  };
+  fs::permissions(path_, fs::perms(0444));
+  fs::permissions(folder_, fs::perms(0555));
+  EXPECT_EQ(says(false, "one interval"), 0);
+  EXPECT_EQ(says(true, "this user may not use the store's folder"), 0);
+  std::ofstream(path_ + "-wal") << "newer intervals";
+  if (geteuid() == 0) {
+    EXPECT_EQ(says(false, "the store has a log, FILE-wal"), 0);
+  }
+  fs::permissions(folder_, fs::perms(0777));
+  fs::remove(path_ + "-wal");
+  if (geteuid() == 0) {
+    EXPECT_EQ(says(true, "the store is another user's"), 0);
+  }
+  fs::permissions(path_, fs::perms(0));
+  EXPECT_EQ(says(false, "the store is another user's"), 0);
+  fs::permissions(path_, fs::perms(0644));
+  path_ = folder_ / "none" / "p.db";
+  EXPECT_STREQ(refusal(true).what, "there is no such folder. Way out: make the folder of the store");
+}
+
+TEST_F(SqliteStore, AStoreOnAReadOnlyMountIsRead) {
+  ASSERT_TRUE(writer()->append(batch_at(0, events_profile()).batch()).value_or(false));
+  const fs::path mounted = folder_ / "a%20mount?#";
+  fs::create_directory(mounted);
+  if (mount(folder_.c_str(), mounted.c_str(), nullptr, MS_BIND, nullptr) != 0) GTEST_SKIP() << "no mounts";
+  EXPECT_EQ(mount(nullptr, mounted.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  path_ = mounted / "profiles.db";
+  {
+    const auto opened = store::open_store(path_);
+    EXPECT_TRUE(opened.has_value()) << opened.error().text();
+    if (opened) {
+      EXPECT_EQ((*opened)->stacks({}, 0, ~std::uint64_t{0})->intervals, 1u);
+    }
+  }
+  EXPECT_NE(std::string(refusal(true).what).find("mounted for reading only"), std::string::npos)
+      << refusal(true).text();
+  umount2(mounted.c_str(), MNT_DETACH);
 }
 
 TEST_F(SqliteStore, ALockIsWaitedForAndThenAnError) {
