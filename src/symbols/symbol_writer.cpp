@@ -79,7 +79,7 @@ std::uint32_t SymbolFileWriter::scope_of(std::uint64_t begin, std::span<const wl
   std::uint32_t parent = ~0u;
   for (std::size_t i = frames.size(); i-- > 0;) {
     const bool is_root = parent == ~0u;
-    std::int64_t call = static_cast<std::int64_t>(begin);
+    auto call = static_cast<std::int64_t>(begin);
     if (!is_root) call = std::int64_t{frames[i + 1].line} - functions_[frames[i + 1].function].line;
     const auto next = static_cast<std::uint32_t>(scopes_.size());
     const auto [entry, is_new] = scopes_.try_emplace({frames[i].function, parent, call}, next);
