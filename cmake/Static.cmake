@@ -68,7 +68,8 @@ add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,l
   ${PROJECT_SOURCE_DIR}/src/cli/terminate_static.cpp ${PROJECT_SOURCE_DIR}/src/symbols/few_machines.cpp
   ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp ${PROJECT_SOURCE_DIR}/src/profiler/annotate/aarch64_as_words.cpp)
 # SQLite would be more than a megabyte of this file, which is to stay below ten: it has no store.
-target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/store/no_store.cpp ${PROJECT_SOURCE_DIR}/src/cli/no_serve.cpp)
+target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/store/no_store.cpp ${PROJECT_SOURCE_DIR}/src/cli/no_serve.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/no_symbols.cpp)
 set(static_parts "")
 foreach(part windlass_store windlass_agent windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
   list(APPEND static_parts $<TARGET_FILE:${part}>)

@@ -12,6 +12,7 @@
 #include "cli/file_kind.h"
 #include "cli/say.h"
 #include "cli/store_range.h"
+#include "cli/symbol_places.h"
 #include "profiler/import/import.h"
 #include "profiler/store/open_store.h"
 #include "profiler/store/read_profile.h"
@@ -99,6 +100,7 @@ std::optional<profile::Profile> read_store(const StoreFile& file, std::vector<st
   const auto store = store::open_store(file.path);
   auto profile = store ? store::read_profile(**store, filter, range->from, range->to) : Failure(store.error());
   if (profile) {
+    name_late(*profile, store->get());
     for (const store::Label& label : filter.labels)
       profile->comments.push_back(fmt::format("only {}={}", label.key, label.value));
     if (!profile->samples.empty() || !say_missing(**store, file.path, filter)) return std::move(*profile);
@@ -121,6 +123,7 @@ std::optional<profile::Profile> read_profile(const std::string& file, std::strin
     return std::nullopt;
   }
   if (imported->unnamed) name_addresses(*imported);
+  name_late(imported->profile, nullptr);
   for (const std::string& note : imported->notes) say("windlass: {}\n", note);
   return std::move(imported->profile);
 }

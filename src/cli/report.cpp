@@ -24,6 +24,7 @@
 #include "cli/profile_input.h"
 #include "cli/profile_selection.h"
 #include "cli/say.h"
+#include "cli/symbol_options.h"
 #include "os/readers.h"
 #include "profiler/export/chrome.h"
 #include "profiler/export/csv.h"
@@ -278,6 +279,7 @@ void register_report(CLI::App& app, int& status) {
       ->needs("--diff");
   add_selection_options(*command, options->selection);
   add_pdb_options(*command, options->pdb);
+  add_symbols_option(*command);
   command->add_option("--functions", options->functions, "rows of the function table")
       ->capture_default_str()
       ->check(number_between(0, kMostNumber))

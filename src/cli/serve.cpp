@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/symbol_options.h"
 
 namespace windlass::cli {
 namespace {
@@ -54,6 +55,7 @@ void register_serve(CLI::App& app, int& status) {
       ->add_option("--token-file", arguments->token_file,
                    "a file with a token, which each browser has to give; needed behind 127.0.0.1")
       ->type_name("FILE");
+  add_symbols_option(*command);
   command->callback([arguments, &status] { status = serve(*arguments); });
 }
 

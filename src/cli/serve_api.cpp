@@ -18,6 +18,7 @@
 #include "base/shown.h"
 #include "base/text_writer.h"
 #include "cli/http_server.h"
+#include "cli/symbol_places.h"
 #include "profiler/export/diff.h"
 #include "profiler/export/html.h"
 #include "profiler/export/report.h"
@@ -227,7 +228,9 @@ class Answering {
   }
 
   Expected<profile::Profile> read_span(const Span& span) {
-    return store::read_profile(store_, asked_.filter(), ns(span.from), ns(span.to));
+    auto profile = store::read_profile(store_, asked_.filter(), ns(span.from), ns(span.to));
+    if (profile) name_late(*profile, &store_);
+    return profile;
   }
   template <typename WriteDifference>
   Expected<void> difference(WriteDifference write_it) {

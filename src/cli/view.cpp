@@ -28,6 +28,7 @@
 #include "cli/profile_selection.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
+#include "cli/symbol_options.h"
 #include "os/descriptor.h"
 #include "profiler/annotate/annotation.h"
 #include "profiler/export/html.h"
@@ -209,6 +210,7 @@ void register_view(CLI::App& app, int& status) {
       ->type_name("FILE");
   add_selection_options(*command, arguments->selection);
   add_source_map_option(*command, arguments->view.source_maps);
+  add_symbols_option(*command);
   command->add_option("--port", arguments->view.port, "of 127.0.0.1; 0: one that is free")
       ->capture_default_str()
       ->check(number_between(0, 65535))

@@ -12,6 +12,10 @@ namespace windlass::symbols {
 void ModuleSymbols::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   if (module_.is_kernel) return name_from_kallsyms(options_, addresses, names);
   if (module_.pid != 0) return name_from_map(addresses, names);
+  if (options_.symbol_files != nullptr && !module_.build_id.empty() && options_.symbol_files->has(module_.build_id)) {
+    options_.symbol_files->name(module_, addresses, names);
+    if (names.opened || options_.late) return;
+  }
   (void)open();
   if (pe_)
     pe_->name(addresses, names);

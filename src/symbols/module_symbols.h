@@ -28,6 +28,9 @@ class ModuleSymbols {
   // `addresses` ascending, numbered as Location::address is. Text (/proc/kallsyms, perf-PID.map) is read anew each
   // time.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+  // Of which the file is one, once it is open; null: it is none.
+  [[nodiscard]] PeSymbolFile* pe() { return pe_ ? &*pe_ : nullptr; }
+  [[nodiscard]] SymbolFile* elf() { return elf_.get(); }
   // The debug information of an ELF file; null: there is none.
   [[nodiscard]] DebugLines* debug_lines();
 

@@ -2,8 +2,8 @@
 
 namespace windlass::symbols {
 
-bool PdbNames::name(std::size_t index, std::uint32_t rva, bool lines, ModuleNames& names) {
-  const auto procedure = file_->pdb.procedure_at(rva, lines);
+bool name_by_pdb(pdb::PdbFile& file, std::size_t index, std::uint32_t rva, bool lines, ModuleNames& names) {
+  const auto procedure = file.procedure_at(rva, lines);
   if (!procedure) return false;
   names.begins[index] = procedure->begin;
   for (const pdb::NamedCode& frame : procedure->frames) {

@@ -112,8 +112,17 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
     if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
     name_by_symbols(i, rva, names);
   }
-  if (pdb_ && pdb_->is_spent())
+  if (is_spent())
     names.note = fmt::format("{}: takes too long to read: many addresses have no inlined calls", image_.pdb_path());
+}
+
+void PeSymbolFile::add_points(std::vector<std::uint64_t>& to) {
+  for (const Function& part : tables_->parts) to.insert(to.end(), {part.begin, part.end});
+  for (const auto* symbols : {&tables_->symbols.all(), &tables_->labels})
+    for (const image::PeSymbols::Symbol& symbol : *symbols) to.push_back(symbol.rva);
+  for (const image::PeSection& section : image_.sections())
+    if (section.executable()) to.insert(to.end(), {section.rva, std::uint64_t{section.rva} + section.virtual_size});
+  if (pdb_) pdb_->each_rva([&](std::uint32_t rva) { to.push_back(rva); });
 }
 
 void PeSymbolFile::name_by_symbols(std::size_t index, std::uint32_t rva, ModuleNames& names) {

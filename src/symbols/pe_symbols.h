@@ -30,6 +30,10 @@ class PeSymbolFile {
   // no size. Such a symbol names the code behind it up to the next symbol, but not beyond its function, as the function
   // table has that, nor beyond the gap between two of the table's functions.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+  // The RVAs at which name() may have another answer, in no order.
+  void add_points(std::vector<std::uint64_t>& to);
+  // So much was read of the PDB file that addresses get no inlined calls any more.
+  [[nodiscard]] bool is_spent() const { return pdb_ && pdb_->is_spent(); }
   [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }
 
  private:

@@ -74,7 +74,7 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
   const bool is_right = same == os::Sameness::kSame || (same == os::Sameness::kUnknown && trust_without_build_id);
   if (is_right) {
     module_ = reported;
-    go_ = GoNames::open(fd, note_);
+    if (options_.go_table) go_ = GoNames::open(fd, note_);
   }
   return is_right;
 }

@@ -31,6 +31,8 @@ class SymbolFile {
   [[nodiscard]] const std::string& note() const { return note_; }
   // `addresses` in the file's own numbering.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+  // Null: there is no file.
+  [[nodiscard]] Dwfl_Module* module() const { return module_; }
   // Null: it is not wanted, or there is no file.
   [[nodiscard]] DebugLines* debug_lines();
 

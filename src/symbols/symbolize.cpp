@@ -33,15 +33,31 @@ bool is_windows(const profile::Module& module) {
   return module.build_id.size() > kGuid && module.build_id.find_first_not_of("0123456789ABCDEF") >= kGuid;
 }
 
-std::vector<Job> jobs_of(const profile::Profile& profile, bool only_windows) {
+bool has_line(std::span<const profile::Line> lines) {
+  return std::ranges::any_of(lines, [](const profile::Line& line) { return line.line != 0; });
+}
+
+// Modules that are asked for.
+std::vector<bool> wanted_modules(const profile::Profile& profile, const SymbolizeOptions& options) {
+  std::vector<bool> wanted;
+  for (const profile::Module& module : profile.modules) {
+    const bool late = !module.is_kernel && module.pid == 0 && !module.build_id.empty() &&
+                      options.symbol_files != nullptr && options.symbol_files->has(module.build_id);
+    wanted.push_back((!options.only_windows || is_windows(module)) && (!options.late || late));
+  }
+  return wanted;
+}
+
+std::vector<Job> jobs_of(const profile::Profile& profile, const SymbolizeOptions& options) {
+  const std::vector<bool> wanted = wanted_modules(profile, options);
   std::map<std::uint32_t, Job> by_module;
   for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
     const auto& location = profile.locations[i];
-    if (only_windows && (location.module >= profile.modules.size() || !is_windows(profile.modules[location.module])))
-      continue;
-    const bool is_nowhere = location.module >= profile.modules.size() && location.address < kKernelHalf;
-    if ((location.lines.empty() || location.interpreted) && !is_nowhere)
-      by_module[location.module].locations.push_back(i);
+    const bool has_module = location.module < wanted.size();
+    if (has_module ? !wanted[location.module] : options.only_windows || options.late) continue;
+    const bool is_nowhere = !has_module && location.address < kKernelHalf;
+    const bool unnamed = location.lines.empty() || (options.late && !has_line(location.lines));
+    if ((unnamed || location.interpreted) && !is_nowhere) by_module[location.module].locations.push_back(i);
   }
   std::vector<Job> jobs;
   for (auto& [module, job] : by_module) {
@@ -94,7 +110,19 @@ class FunctionMerger {
   std::unordered_map<std::string, std::uint32_t> by_key_;
 };
 
-void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, SymbolizeStats& stats) {
+// False: the location keeps the names that it has.
+bool are_better(const profile::Profile& profile, const profile::Location& location,
+                std::span<const profile::Line> lines) {
+  if (lines.empty() || location.lines.empty()) return true;
+  if (!location.interpreted) return has_line(lines);
+  const auto name = [&](const profile::Line& line) -> const std::string& {
+    static const std::string kUnknown;
+    return line.function < profile.functions.size() ? profile.functions[line.function].system_name : kUnknown;
+  };
+  return name(location.lines.back()) != name(lines.back());  // else the evaluator has its name already
+}
+
+void merge(profile::Profile& profile, Job& job, bool late, FunctionMerger& functions, SymbolizeStats& stats) {
   std::vector<std::uint32_t> global;
   for (auto& function : job.functions.all()) global.push_back(functions.add(function));
   for (auto& lines : job.names->lines()) {
@@ -106,7 +134,11 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   std::size_t index = 0;
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
-    add_native_lines(profile.locations[location], job.names->lines()[index]);
+    profile::Location& at = profile.locations[location];
+    const auto& lines = job.names->lines()[index];
+    if (late && !are_better(profile, at, lines)) continue;
+    if (late && !lines.empty() && !at.interpreted) at.lines.clear();
+    add_native_lines(at, lines);
     if (job.names->begins[index] != 0) profile.locations[location].function_begin = job.names->begins[index];
   }
   stats.addresses += job.addresses.size();
@@ -122,11 +154,11 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
   try {
     elf_version(EV_CURRENT);
     demangle_generated(profile);
-    auto jobs = jobs_of(profile, options.only_windows);
+    auto jobs = jobs_of(profile, options);
     stats.modules = jobs.size();
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });
     FunctionMerger functions(profile);
-    for (auto& job : jobs) merge(profile, job, functions, stats);
+    for (auto& job : jobs) merge(profile, job, options.late, functions, stats);
   } catch (const std::exception&) {
     stats.notes.clear();  // out of memory: what is named stays named
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,17 @@
 namespace windlass::symbols {
 
 class KernelSymbolsAhead;
+class ModuleNames;
+
+// Names from symbol files (symbol_files.h). Any number of threads may ask.
+class SymbolFileNames {
+ public:
+  virtual ~SymbolFileNames() = default;
+  // There is a file for this build id; or one that cannot be read, of which name() has a note.
+  [[nodiscard]] virtual bool has(const std::string& build_id) = 0;
+  // As ModuleSymbols::name().
+  virtual void name(const profile::Module& module, std::span<const std::uint64_t> addresses, ModuleNames& names) = 0;
+};
 
 struct SymbolizeOptions {
   unsigned threads = 0;  // modules worked on at a time; 0 = one a CPU
@@ -20,7 +32,11 @@ struct SymbolizeOptions {
   std::string debug_directory{};            // searched before the system's (for the .build-id layout); empty = none
   std::vector<std::string> pdb_files{};     // tried for each PE image, before those beside it
   std::string symbol_path{};                // folders of PDB files, as in _NT_SYMBOL_PATH; empty = that
-  bool only_windows = false;                // leave all but PE images unnamed
+  SymbolFileNames* symbol_files = nullptr;  // asked before the module's own file; null: none
+  // Symbol files alone are asked. Locations with names get better ones if none of these has a source line.
+  bool late = false;
+  bool go_table = true;       // name code of Go programs by their own table
+  bool only_windows = false;  // leave all but PE images unnamed
 };
 
 struct SymbolizeStats {

@@ -22,7 +22,9 @@
 #include "differential/peer.h"
 #include "formats/image/pe.h"
 #include "formats/pdb/pdb.h"
+#include "formats/wlsym/wlsym.h"
 #include "support/pe_corpora.h"
+#include "symbols/write_symbols.h"
 
 namespace windlass {
 namespace {
@@ -79,6 +81,21 @@ bool same(const pdb::NamedCode& mine, const PeerFrame& peer) {
   return name && (mine.line == peer.line || mine.function_line == peer.line) && mine.file == peer.file;
 }
 
+// The symbol file that is written of a PDB file has the same names.
+void expect_same(wlsym::SymbolFile& symbols, std::uint32_t rva, const pdb::NamedProcedure& pdb) {
+  const auto place = symbols.at(rva);
+  ASSERT_TRUE(place) << place.error().text();
+  ASSERT_EQ(place->frames.size(), pdb.frames.size()) << fmt::format("{:#x}", rva);
+  EXPECT_EQ(place->begin, pdb.begin);
+  for (std::size_t i = 0; i < pdb.frames.size(); ++i) {
+    const auto function = symbols.function(place->frames[i].function);
+    ASSERT_TRUE(function) << function.error().text();
+    EXPECT_EQ(function->name, pdb.frames[i].function);
+    EXPECT_EQ(function->file, pdb.frames[i].file.empty() ? pdb.frames[i].function_file : pdb.frames[i].file);
+    EXPECT_EQ(place->frames[i].line, pdb.frames[i].line) << fmt::format("{:#x}", rva);
+  }
+}
+
 class PdbVsDwarf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PdbVsDwarf, EveryAddress) {
@@ -91,6 +108,12 @@ TEST_P(PdbVsDwarf, EveryAddress) {
   ASSERT_TRUE(pdb) << pdb.error().text();
   const auto begin = std::uint32_t{0x1000};
   const auto stacks = by_dwarf(dwarf, begin, begin + static_cast<std::uint32_t>(bytes_of_code(dwarf).size()));
+  const auto written = symbols::write_symbols(folder + "program-" + machine + ".pdb");
+  ASSERT_TRUE(written) << written.error().text();
+  auto symbols = wlsym::SymbolFile::parse(
+      ByteView(reinterpret_cast<const std::byte*>(written->file.data()), written->file.size()));
+  ASSERT_TRUE(symbols) << symbols.error().text();
+  EXPECT_EQ(symbols->build_id(), *PdbFile::identity_of(file->bytes()));
   std::size_t compared = 0, inlined = 0;
   for (std::uint32_t i = 0; i < stacks.size(); ++i) {
     const auto& peers = stacks[i];
@@ -104,6 +127,7 @@ TEST_P(PdbVsDwarf, EveryAddress) {
       EXPECT_TRUE(same(mine->frames[frame], peers[frame])) << fmt::format(
           "{:#x}: {} {}:{}, DWARF has {} {}:{}", begin + i, mine->frames[frame].function, mine->frames[frame].file,
           mine->frames[frame].line, peers[frame].function, peers[frame].file, peers[frame].line);
+    expect_same(*symbols, begin + i, *mine);
     ++compared;
     inlined += peers.size() > 1;
   }

@@ -22,7 +22,9 @@
 
 #include "differential/peer.h"
 #include "integration/go/program.h"
+#include "symbols/symbol_files.h"
 #include "symbols/symbolize.h"
+#include "symbols/write_symbols.h"
 #include "windlass/symbols.h"
 
 namespace windlass {
@@ -84,11 +86,7 @@ std::vector<Stack> theirs(const std::string& path, const std::vector<std::uint64
   return stacks;
 }
 
-std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t>& addresses) {
-  profile::Profile profile;
-  profile.modules = {{.path = path, .open_path = path}};
-  for (const auto address : addresses) profile.locations.push_back({.module = 0, .address = address});
-  symbols::symbolize(profile);
+std::vector<Stack> stacks_of(const profile::Profile& profile) {
   std::vector<Stack> stacks;
   for (const auto& location : profile.locations) {
     stacks.emplace_back();
@@ -99,6 +97,14 @@ std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t
     }
   }
   return stacks;
+}
+
+std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t>& addresses) {
+  profile::Profile profile;
+  profile.modules = {{.path = path, .open_path = path}};
+  for (const auto address : addresses) profile.locations.push_back({.module = 0, .address = address});
+  symbols::symbolize(profile);
+  return stacks_of(profile);
 }
 
 // The same by the public interface, in batches, as a caller would ask.
@@ -119,6 +125,31 @@ std::vector<Stack> by_symbolizer(const std::string& path, const std::vector<std:
     }
   }
   return stacks;
+}
+
+// The same from the symbol file of the program, as for a stripped one that nobody has any more.
+std::vector<Stack> by_symbol_file(const std::string& path, const std::vector<std::uint64_t>& addresses) {
+  auto written = symbols::write_symbols(path);
+  if (!written) {
+    ADD_FAILURE() << path << ": " << written.error().text();
+    return {};
+  }
+  symbols::SymbolFiles files;
+  files.add("test", [&](const std::string& id) -> Expected<std::optional<symbols::SymbolBytes>> {
+    if (id != written->build_id) return std::nullopt;
+    return symbols::SymbolBytes{.mapped = {}, .copied = written->file};
+  });
+  profile::Profile profile;
+  profile.modules = {{.path = "/gone", .build_id = written->build_id}};
+  for (const auto address : addresses) profile.locations.push_back({.module = 0, .address = address});
+  symbols::SymbolizeOptions how;
+  how.symbol_files = &files;
+  how.late = true;
+  symbols::symbolize(profile, how);
+  std::printf(
+      "%s: %zu bytes of symbols, %.2f%% of the file\n", path.c_str(), written->file.size(),
+      100.0 * static_cast<double>(written->file.size()) / static_cast<double>(std::filesystem::file_size(path)));
+  return stacks_of(profile);
 }
 
 // "_ZN1SC2Ev.cold" and "_ZN1SC1Ev" -> the same.
@@ -156,6 +187,17 @@ std::string text_of(const Stack& stack) {
   return text;
 }
 
+// Each address has the names of the program itself, which compare() compares with the peer's.
+void expect_symbol_file_agrees(const std::string& path) {
+  const auto addresses = addresses_of(path);
+  const auto mine = ours(path, addresses), late = by_symbol_file(path, addresses);
+  ASSERT_EQ(mine.size(), late.size());
+  ASSERT_GT(addresses.size(), 40u);
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    ASSERT_EQ(mine[i], late[i]) << fmt::format("{:#x}\n  the program\n{}  the symbol file\n{}", addresses[i],
+                                               text_of(mine[i]), text_of(late[i]));
+}
+
 void compare(const std::string& path, double allowed) {
   if (!peer::have("llvm-symbolizer-19")) GTEST_SKIP() << "llvm-symbolizer-19 is not installed";
   const auto addresses = addresses_of(path);
@@ -185,6 +227,12 @@ TEST(SymbolsVsLlvm, SmallProgramSplit) { compare(WINDLASS_INLINED_SPLIT, 0); }
 // GNU ld gives every copy of a function that it leaves out (COMDAT) the addresses of the one it keeps, if both are of
 // one size. So several units describe one place, as each was compiled, and either answer is right.
 TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.004); }
+TEST(SymbolFilesVsLlvm, SmallPrograms) {
+  expect_symbol_file_agrees(WINDLASS_INLINED);
+  expect_symbol_file_agrees(WINDLASS_INLINED_DWARF4);
+  expect_symbol_file_agrees(WINDLASS_INLINED_SPLIT);
+}
+TEST(SymbolFilesVsLlvm, TheCommandItself) { expect_symbol_file_agrees(WINDLASS_COMMAND); }
 // A program of Go's: named by its own table, which the peer does not read; the peer has the DWARF of Go's compiler.
 TEST(SymbolsVsLlvm, GoProgram) {
   if (const std::string why = test::make_go_program("steps"); !why.empty()) GTEST_SKIP() << why;

@@ -72,6 +72,7 @@ class PeSymbols {
   // The symbol at exactly `rva`; empty name: none.
   [[nodiscard]] std::string_view at(std::uint32_t rva) const;
   [[nodiscard]] std::size_t size() const { return symbols_.size(); }
+  [[nodiscard]] const std::vector<Symbol>& all() const { return symbols_; }  // ascending
 
  private:
   std::vector<Symbol> symbols_;

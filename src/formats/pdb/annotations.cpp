@@ -43,6 +43,8 @@ std::uint32_t signed_number(std::uint32_t stored) { return (stored & 1) != 0 ? 0
 class LineProgram {
  public:
   LineProgram(SourceLine first, std::uint32_t wanted) : line_(first), wanted_(wanted) {}
+  // Finds nothing, and gives out where lines begin and end.
+  explicit LineProgram(FunctionRef<void(std::uint32_t)>& visit) : line_(), wanted_(0), visit_(&visit) {}
 
   // The line of the wanted code, once it is known.
   [[nodiscard]] std::optional<SourceLine> found() const { return found_; }
@@ -92,7 +94,12 @@ class LineProgram {
     open_ = line_;
   }
   void end_line(std::uint32_t length) {
-    if (open_ && !found_ && wanted_ - offset_ < length) found_ = open_;
+    if (open_ && visit_ != nullptr) {
+      (*visit_)(offset_);
+      (*visit_)(offset_ + length);
+    } else if (open_ && !found_ && wanted_ - offset_ < length) {
+      found_ = open_;
+    }
     open_.reset();
   }
 
@@ -101,18 +108,28 @@ class LineProgram {
   std::uint32_t offset_ = 0;
   std::optional<SourceLine> open_;  // the line that began at offset_
   std::optional<SourceLine> found_;
+  FunctionRef<void(std::uint32_t)>* visit_ = nullptr;
 };
 
-}  // namespace
-
-std::optional<SourceLine> inlined_line(ByteView annotations, SourceLine first, std::uint32_t offset) {
-  LineProgram program(first, offset);
+void run_all(LineProgram& program, ByteView annotations) {
   ByteCursor cursor(annotations);
   while (!program.found()) {
     const auto op = number(cursor);
     if (!op || !program.run(static_cast<Op>(*op), cursor)) break;
   }
+}
+
+}  // namespace
+
+std::optional<SourceLine> inlined_line(ByteView annotations, SourceLine first, std::uint32_t offset) {
+  LineProgram program(first, offset);
+  run_all(program, annotations);
   return program.found();
+}
+
+void each_inlined_offset(ByteView annotations, FunctionRef<void(std::uint32_t)> add) {
+  LineProgram program(add);
+  run_all(program, annotations);
 }
 
 }  // namespace windlass::pdb

@@ -64,6 +64,20 @@ std::optional<SourceLine> ModuleLines::at(SectionOffset place, Tie tie) const {
   return best;
 }
 
+void ModuleLines::each_place(FunctionRef<void(SectionOffset)> add) const {
+  for (const Run& run : runs_) {
+    const auto add_offset = [&](std::uint32_t offset) { add({run.begin.section, run.begin.offset + offset}); };
+    add_offset(0);
+    add_offset(run.size);
+    for (ByteCursor cursor(run.blocks); const auto block = cursor.read<LineBlock>();) {
+      const auto lines = cursor.bytes(std::uint64_t{block->count} * sizeof(LineRecord));
+      if (!lines || (run.has_columns && !cursor.bytes(std::uint64_t{block->count} * 4))) break;
+      for (std::uint64_t i = 0; const auto line = lines->at<LineRecord>(i); i += sizeof(LineRecord))
+        add_offset(line->offset);
+    }
+  }
+}
+
 std::optional<SourceLine> ModuleLines::of_inlinee(std::uint32_t id) const {
   const auto found = std::ranges::lower_bound(inlinees_, id, {}, &Inlinee::id);
   return found != inlinees_.end() && found->id == id ? std::optional(found->line) : std::nullopt;

@@ -8,6 +8,7 @@
 #include "formats/pdb/dbi.h"
 #include "formats/pdb/format.h"
 #include "windlass/bytes.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::pdb {
 
@@ -30,6 +31,8 @@ class ModuleLines {
   [[nodiscard]] std::optional<SourceLine> of_inlinee(std::uint32_t id) const;
   // The offset of a file's path in the PDB's table of strings.
   [[nodiscard]] std::optional<std::uint32_t> path_of(std::uint32_t file) const;
+  // Each place at which at() may have another answer.
+  void each_place(FunctionRef<void(SectionOffset)> add) const;
   // Bytes of its lists.
   [[nodiscard]] std::size_t memory() const {
     return runs_.capacity() * sizeof(Run) + inlinees_.capacity() * sizeof(Inlinee);

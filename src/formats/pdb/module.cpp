@@ -134,4 +134,29 @@ std::size_t Module::inlined_at(const Procedure& procedure, SectionOffset place,
   return cursor.position();
 }
 
+void Module::each_place(FunctionRef<void(SectionOffset)> add) const {
+  lines_.each_place(add);
+  for (const Separated& part : separated_) {
+    add(part.begin);
+    add({part.begin.section, part.begin.offset + part.size});
+  }
+  for (const Procedure& procedure : procedures_) {
+    const auto add_offset = [&](std::uint32_t offset) {
+      add({procedure.begin.section, procedure.begin.offset + offset});
+    };
+    add_offset(0);
+    add_offset(procedure.size);
+    std::uint32_t depth = 0;
+    ByteCursor cursor(procedure.inside);
+    while (const auto record = next_record(cursor)) {
+      if (closes_scope(record->kind) && depth-- == 0) break;
+      if (!opens_scope(record->kind)) continue;
+      ++depth;
+      const std::size_t head = sizeof(InlineSiteRecord) + (record->kind == SymbolKind::kInlineSite2 ? 4 : 0);
+      if (record->kind == SymbolKind::kInlineSite || record->kind == SymbolKind::kInlineSite2)
+        each_inlined_offset(behind(record->bytes, head), add_offset);
+    }
+  }
+}
+
 }  // namespace windlass::pdb

@@ -46,6 +46,8 @@ class Module {
   // The calls inlined at a place, the outermost first, kMostInlined at most. Returns how many bytes were read.
   std::size_t inlined_at(const Procedure& procedure, SectionOffset place,
                          FunctionRef<void(const InlinedCall&)> add) const;
+  // Each place at which procedure_at(), inlined_at() or the lines may have another answer.
+  void each_place(FunctionRef<void(SectionOffset)> add) const;
   [[nodiscard]] const ModuleLines& lines() const { return lines_; }
   [[nodiscard]] const CrossScope& cross_scope() const { return cross_scope_; }
   // Bytes of copies and lists.

@@ -158,6 +158,15 @@ std::optional<PdbFile::Symbol> PdbFile::public_before(std::uint32_t rva, bool an
   return at ? std::optional(Symbol{*at, symbol->name}) : std::nullopt;
 }
 
+void PdbFile::each_rva(FunctionRef<void(std::uint32_t)> add) {
+  const auto add_place = [&](SectionOffset place) {
+    if (const auto rva = dbi_.rva_of(place)) add(*rva);
+  };
+  publics_.each_place(add_place);
+  for (std::uint32_t i = 0; i < dbi_.modules().size(); ++i)
+    if (const auto module = this->module(i)) module->each_place(add_place);
+}
+
 bool PdbFile::is_of_other_code(SectionOffset symbol, SectionOffset place) {
   const auto of_symbol = dbi_.module_at(symbol), of_place = dbi_.module_at(place);
   if (of_symbol != of_place) return true;

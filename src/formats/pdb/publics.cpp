@@ -47,4 +47,9 @@ std::optional<PublicSymbol> Publics::nearest(SectionOffset place, bool any) cons
   return best ? symbol(*best, true) : std::nullopt;
 }
 
+void Publics::each_place(FunctionRef<void(SectionOffset)> add) const {
+  for (std::uint32_t i = 0; i < count_; ++i)
+    if (const auto found = symbol(i, false)) add(found->place);
+}
+
 }  // namespace windlass::pdb

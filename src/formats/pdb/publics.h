@@ -7,6 +7,7 @@
 
 #include "formats/pdb/dbi.h"
 #include "formats/pdb/msf.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::pdb {
 
@@ -23,6 +24,8 @@ class Publics {
 
   // The last one of code at or before a place, in the same section; with `any`, of whatever. Reads O(log n) records.
   [[nodiscard]] std::optional<PublicSymbol> nearest(SectionOffset place, bool any) const;
+  // The place of each.
+  void each_place(FunctionRef<void(SectionOffset)> add) const;
 
  private:
   [[nodiscard]] std::optional<PublicSymbol> symbol(std::uint32_t index, bool with_name) const;

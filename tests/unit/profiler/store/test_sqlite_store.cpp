@@ -166,29 +166,6 @@ TEST_F(SqliteStore, AClockThatStepsAheadMakesNothingOld) {
   EXPECT_EQ(number("SELECT count(*) FROM intervals"), 360u);
 }
 
-// By minutes of the clock, contents of a store of version 1 would stay for ever.
-TEST_F(SqliteStore, AStoreOfVersionOneIsTakenOver) {
-  constexpr std::uint64_t kSize = 1 << 20;
-  {
-    const auto store = writer();
-    for (std::uint32_t i = 0; i < 10; ++i)
-      ASSERT_TRUE(store->append(batch_at(i, own_profile(i)).batch()).value_or(false));
-  }
-  for (const char* table : {"stacks", "frames", "functions", "modules", "label_sets", "strings"})
-    execute(("UPDATE " + std::string(table) + " SET used = 30000000").c_str());
-  execute("PRAGMA user_version=1");
-  const auto old = store::open_store(path_);
-  ASSERT_TRUE(old.has_value()) << old.error().text();
-  EXPECT_EQ((*old)->stacks({}, 0, ~std::uint64_t{0})->intervals, 10u);
-  const auto store = writer({.age_ns = 0, .bytes = kSize});
-  EXPECT_EQ(number("PRAGMA user_version"), 2u);
-  for (std::uint32_t i = 10; i < 60; ++i) {
-    ASSERT_TRUE(store->append(batch_at(i, own_profile(i)).batch()).value_or(false));
-    EXPECT_LE(number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"), kSize);
-  }
-  EXPECT_GT(number("SELECT count(*) FROM intervals"), 3u);
-}
-
 // The file is deleted, moved away, and replaced by another store, while it is open.
 TEST_F(SqliteStore, ThePathIsFollowed) {
   const auto store = writer();

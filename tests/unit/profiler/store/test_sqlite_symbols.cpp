@@ -12,9 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ByteView bytes_of(const std::string& text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
+ByteView bytes_of(const std::string& text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
 class SqliteSymbols : public ::testing::Test {
  protected:
