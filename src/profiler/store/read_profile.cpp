@@ -107,10 +107,15 @@ class ProfileMaker {
 
 }  // namespace
 
-Expected<profile::Profile> read_profile(ProfileStore& store, const Filter& filter, std::uint64_t from,
-                                        std::uint64_t to) {
+Expected<profile::Profile> read_profile(ProfileStore& store, const Filter& filter, std::uint64_t from, std::uint64_t to,
+                                        bool with_hosts) {
   auto stacks = store.stacks(filter, from, to);
   if (!stacks) return Failure(stacks.error());
+  if (with_hosts) {
+    for (LabelSet& set : stacks->label_sets)
+      if (std::ranges::find(set.labels, kHostLabel, &Label::key) == set.labels.end())
+        set.labels.push_back({std::string(kHostLabel), set.host});
+  }
   return ProfileMaker(std::move(*stacks)).make(store);
 }
 

@@ -4,6 +4,7 @@
 // (Unix time) in which an interval began that has them: contents that no interval has any more are found by it.
 // Lists are LEB128: a frame's `lines` are pairs of function and line, a stack's `frames` ids with the innermost first,
 // an interval's `events` the place of the shown one and then ids.
+// `sums` has the samples of each ten minutes and of each hour without their stacks, by the beginnings of intervals.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace windlass::store {
 
 inline constexpr std::uint32_t kApplicationId = 0x574c5331;  // "WLS1", in the file's header
-inline constexpr std::uint64_t kStoreVersion = 1;            // PRAGMA user_version
+inline constexpr std::uint64_t kStoreVersion = 2;            // PRAGMA user_version
 inline constexpr std::uint64_t kMinuteNs = 60'000'000'000;
 
 inline constexpr const char* kSchema = R"(
@@ -38,6 +39,9 @@ CREATE INDEX intervals_by_time ON intervals(begin_ns);
 CREATE TABLE samples(interval INTEGER NOT NULL, event INTEGER NOT NULL, label_set INTEGER NOT NULL,
   stack INTEGER NOT NULL, end INTEGER NOT NULL, certainty INTEGER NOT NULL, count INTEGER NOT NULL,
   value INTEGER NOT NULL, PRIMARY KEY(interval, event, label_set, stack, end, certainty)) WITHOUT ROWID;
+CREATE TABLE sums(span INTEGER NOT NULL, at INTEGER NOT NULL, event INTEGER NOT NULL, label_set INTEGER NOT NULL,
+  count_low INTEGER NOT NULL, count_high INTEGER NOT NULL, value_low INTEGER NOT NULL, value_high INTEGER NOT NULL,
+  PRIMARY KEY(span, at, event, label_set)) WITHOUT ROWID;
 )";
 
 }  // namespace windlass::store
