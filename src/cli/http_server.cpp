@@ -240,7 +240,7 @@ Expected<HttpServer> HttpServer::listen(const std::string& address, std::uint16_
     place.ss_family = AF_INET6;
     size = sizeof six;
   } else {
-    return fail(ErrorCode::kMalformed, "no address in digits", 0);
+    return fail(ErrorCode::kMalformed, "no address and port", 0);
   }
   in_port_t& at_port = place.ss_family == AF_INET ? four.sin_port : six.sin6_port;
   at_port = htons(port);
