@@ -96,12 +96,14 @@ Expected<void> SumsWriter::add(std::uint64_t begin_ns, std::uint64_t event, std:
 Expected<void> subtract_intervals(Database& database, const std::string& which, std::uint64_t bound) {
   for (const std::uint64_t span : kSumSpans) {
     const std::string length = std::to_string(span), half = std::to_string(kLowHalf);
-    std::string sql = "INSERT INTO sums SELECT " + length + ", begin_ns / " + length + " * " + length +
-                      " AS at, s.event, s.label_set";
+    std::string sql = "INSERT INTO sums SELECT ";
+    sql.append(length).append(", begin_ns / ").append(length).append(" * ").append(length);
+    sql += " AS at, s.event, s.label_set";
     for (const char* column : {"s.count", "s.value"})
-      for (const char* shift : {"", " >> 32"}) sql += std::string(", -sum(") + column + shift + " & " + half + ")";
-    sql +=
-        " FROM intervals CROSS JOIN samples s ON s.interval = id WHERE " + which + " GROUP BY at, s.event, s.label_set";
+      for (const char* shift : {"", " >> 32"})
+        sql.append(", -sum(").append(column).append(shift).append(" & ").append(half).append(")");
+    sql += " FROM intervals CROSS JOIN samples s ON s.interval = id WHERE ";
+    sql.append(which).append(" GROUP BY at, s.event, s.label_set");
     auto statement = Statement::prepare(database.get(), sql + kAddToKnown, false);
     if (!statement) return Failure(statement.error());
     if (const auto subtracted = statement->bind(bound).run(); !subtracted) return subtracted;
