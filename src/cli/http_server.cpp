@@ -180,6 +180,22 @@ std::string_view HttpRequest::header(std::string_view name) const {
   return {};
 }
 
+std::optional<ListenPlace> ListenPlace::parse(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos) return std::nullopt;
+  std::string_view address = text.substr(0, colon);
+  const bool is_six = address.starts_with('[') && address.ends_with(']');
+  if (is_six) address = address.substr(1, address.size() - 2);
+  ListenPlace place{.address = std::string(address)};
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + colon + 1, end, place.port);
+  in6_addr ignored{};
+  if (read.ec != std::errc() || read.ptr != end ||
+      inet_pton(is_six ? AF_INET6 : AF_INET, place.address.c_str(), &ignored) != 1)
+    return std::nullopt;
+  return place;
+}
+
 std::string http_head(std::string_view status, std::string_view type, std::size_t size, std::string_view more) {
   return fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\n"
@@ -224,7 +240,7 @@ Expected<HttpServer> HttpServer::listen(const std::string& address, std::uint16_
     place.ss_family = AF_INET6;
     size = sizeof six;
   } else {
-    return fail(ErrorCode::kMalformed, "no address in digits", 0);
+    return fail(ErrorCode::kMalformed, "no address and port", 0);
   }
   in_port_t& at_port = place.ss_family == AF_INET ? four.sin_port : six.sin6_port;
   at_port = htons(port);

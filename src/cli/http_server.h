@@ -68,6 +68,18 @@ class HttpServer {
   std::uint16_t port_;
 };
 
+// "127.0.0.1:7433", "[::1]:7433": an address in digits, and a port.
+struct ListenPlace {
+  std::string address;
+  std::uint16_t port = 0;
+
+  [[nodiscard]] bool is_ipv6() const { return address.find(':') != std::string::npos; }
+  // For an address of HTTP.
+  [[nodiscard]] std::string host() const { return is_ipv6() ? "[" + address + "]" : address; }
+  // Nothing: `text` is no such place.
+  [[nodiscard]] static std::optional<ListenPlace> parse(std::string_view text);
+};
+
 // The head of an answer that has `size` bytes. `more`: further headers, each with its end.
 [[nodiscard]] std::string http_head(std::string_view status, std::string_view type, std::size_t size,
                                     std::string_view more = "");

@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -24,20 +22,20 @@ std::expected<MetricsPlace, std::string> MetricsPlace::parse(std::string_view te
     if (place.path.starts_with('/') && place.path.size() < sizeof(sockaddr_un::sun_path)) return place;
     return std::unexpected(fmt::format("{} is no path of a socket. Way out: unix:/run/NAME, of up to 107 bytes", text));
   }
-  for (const auto& [host, is_ipv6] : {std::pair("127.0.0.1:", false), {"localhost:", false}, {"[::1]:", true}}) {
-    if (!text.starts_with(host)) continue;
-    const std::string_view digits = text.substr(std::strlen(host));
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), place.port);
-    place.is_ipv6 = is_ipv6;
-    if (error == std::errc() && end == digits.data() + digits.size()) return place;
+  constexpr std::string_view kLocal = "localhost:";
+  const std::string digits =
+      text.starts_with(kLocal) ? fmt::format("127.0.0.1:{}", text.substr(kLocal.size())) : std::string(text);
+  if (const auto listen = ListenPlace::parse(digits)) {
+    place.listen = *listen;
+    return place;
   }
   return std::unexpected(
-      fmt::format("{} is no address of this machine's own. Way out: 127.0.0.1:PORT, [::1]:PORT or unix:PATH", text));
+      fmt::format("{} is no address and port. Way out: 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT or unix:PATH", text));
 }
 
 Expected<MetricsServer> MetricsServer::listen(const MetricsPlace& place) {
   auto server = !place.path.empty() ? HttpServer::listen(place.path)
-                                    : HttpServer::listen(place.is_ipv6 ? "::1" : "127.0.0.1", place.port);
+                                    : HttpServer::listen(place.listen.address, place.listen.port);
   if (!server) return Failure(server.error());
   os::Descriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return fail(ErrorCode::kSystem, "cannot make an event", 0, static_cast<std::uint64_t>(errno));
@@ -46,7 +44,7 @@ Expected<MetricsServer> MetricsServer::listen(const MetricsPlace& place) {
 
 std::string MetricsServer::address() const {
   if (!place_.path.empty()) return place_.path;
-  return fmt::format("http://{}:{}/metrics", place_.is_ipv6 ? "[::1]" : "127.0.0.1", server_.port());
+  return fmt::format("http://{}:{}/metrics", place_.listen.host(), server_.port());
 }
 
 void MetricsServer::start(Text text) {

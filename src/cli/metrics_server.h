@@ -1,4 +1,4 @@
-// Serves one text to programs of this machine, on loopback or a Unix socket.
+// Serves one text to other programs, at an address or a Unix socket.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,15 @@
 
 namespace windlass::cli {
 
-// "127.0.0.1:9309", "[::1]:9309", "unix:/run/windlass/metrics". Other addresses are refused: there is no TLS here.
+// "127.0.0.1:9309", "[::]:9309", "unix:/run/windlass/metrics". Port 0: one that is free.
 struct MetricsPlace {
-  bool is_ipv6 = false;
-  std::uint16_t port = 0;  // 0: one that is free
-  std::string path{};      // of a Unix socket; empty: none
+  ListenPlace listen{};
+  std::string path{};  // of a Unix socket; empty: none
   [[nodiscard]] static std::expected<MetricsPlace, std::string> parse(std::string_view text);
 };
 
-// Answers "GET /metrics" on a thread of its own until it is destroyed. Every user of the machine may ask on loopback; a
-// Unix socket has the rights of its file.
+// Answers "GET /metrics" on a thread of its own until it is destroyed. Whoever reaches the address may ask: there are
+// no names in the counters. A Unix socket has the rights of its file.
 class MetricsServer {
  public:
   using Text = std::function<std::string()>;  // called on that thread

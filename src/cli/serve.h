@@ -1,16 +1,16 @@
 // A store, or files, for browsers: several people choose what they see of it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "cli/http_server.h"
 
 namespace windlass::cli {
 
 struct ServeArguments {
   std::vector<std::string> files;
-  std::string address = "127.0.0.1";  // in digits
-  std::uint16_t port = 7433;
+  ListenPlace listen{.address = "127.0.0.1", .port = 7433};
   std::string token_file{};
 };
 

@@ -23,7 +23,6 @@
 #include "profiler/export/html.h"
 #include "profiler/export/report.h"
 #include "profiler/export/values.h"
-#include "profiler/store/open_store.h"
 #include "profiler/store/read_profile.h"
 
 namespace windlass::cli {
@@ -37,16 +36,21 @@ constexpr std::uint64_t kMostBars = 5000;
 struct Span {
   std::uint64_t from = 0, to = 0;
 };
-struct Asked {
-  std::string label, event;
+// Samples of a range; with `value`, those that have the label.
+struct Choice {
+  std::string label;
   std::optional<std::string> value;
-  std::optional<Span> before;
   Span span;
+};
+struct Asked {
+  Choice choice;
+  std::optional<Choice> before;  // what is compared with it
+  std::string event;
   std::uint64_t step = 0;
 
-  [[nodiscard]] store::Filter filter() const {
+  [[nodiscard]] store::Filter filter(const Choice& of) const {
     store::Filter filter{.event = event, .labels = {}};
-    if (value) filter.labels.push_back({label, *value});
+    if (of.value) filter.labels.push_back({of.label, *of.value});
     return filter;
   }
 };
@@ -54,12 +58,13 @@ struct Asked {
 // Empty: `asked` has been read.
 std::string read_parameters(std::string_view query, Asked& asked) {
   std::string problem;
-  Span before;
-  const std::map<std::string_view, std::uint64_t*> numbers = {{"from", &asked.span.from},
-                                                              {"to", &asked.span.to},
+  std::optional<std::string> before_label;
+  Choice before;
+  const std::map<std::string_view, std::uint64_t*> numbers = {{"from", &asked.choice.span.from},
+                                                              {"to", &asked.choice.span.to},
                                                               {"step", &asked.step},
-                                                              {"before_from", &before.from},
-                                                              {"before_to", &before.to}};
+                                                              {"before_from", &before.span.from},
+                                                              {"before_to", &before.span.to}};
   each_parameter(query, [&](std::string_view name, std::string_view text) {
     const auto value = form_decoded(text);
     const auto number = numbers.find(name);
@@ -70,28 +75,43 @@ std::string read_parameters(std::string_view query, Asked& asked) {
       if (read.ec != std::errc() || read.ptr != value->data() + value->size() || *number->second > kMostMs)
         problem = fmt::format("{}: {} is no time in milliseconds", name, shown(*value));
     } else if (name == "label") {
-      asked.label = *value;
+      asked.choice.label = *value;
     } else if (name == "value") {
-      asked.value = *value;
+      asked.choice.value = *value;
+    } else if (name == "before_label") {
+      before_label = *value;
+    } else if (name == "before_value") {
+      before.value = *value;
     } else if (name == "event") {
       asked.event = *value;
     } else {
       problem = fmt::format("there is no parameter {}", shown(name));
     }
   });
-  if (before.to != 0) asked.before = before;
+  if (before.span.to == 0) {
+    if (problem.empty() && (before_label || before.value))
+      problem = "before_label=KEY and before_value=VALUE need before_from=MS&before_to=MS";
+    return problem;
+  }
+  // Without a label of its own, the same samples at another time.
+  if (!before_label && before.value) before_label = asked.choice.label;
+  asked.before = before_label ? Choice{*before_label, before.value, before.span}
+                              : Choice{asked.choice.label, asked.choice.value, before.span};
   return problem;
 }
 
 std::string problem_of(const Asked& asked, std::string_view kind) {
   if (kind == "labels") return {};
-  if (asked.span.from >= asked.span.to) return "from=MS&to=MS: a range ends behind its beginning";
-  if (asked.before && asked.before->from >= asked.before->to)
+  const Choice& choice = asked.choice;
+  if (choice.span.from >= choice.span.to) return "from=MS&to=MS: a range ends behind its beginning";
+  if (asked.before && asked.before->span.from >= asked.before->span.to)
     return "before_from=MS&before_to=MS: a range ends behind its beginning";
   if (kind == "diff" && !asked.before) return "before_from=MS&before_to=MS: the range to compare with is missing";
-  if (kind == "values" && asked.label.empty()) return "label=KEY is missing";
-  if (asked.value && asked.label.empty()) return "value=VALUE needs label=KEY";
-  if (kind == "series" && (asked.step == 0 || (asked.span.to - asked.span.from) / asked.step >= kMostBars))
+  if (kind == "values" && choice.label.empty()) return "label=KEY is missing";
+  if (choice.value && choice.label.empty()) return "value=VALUE needs label=KEY";
+  if (asked.before && asked.before->value && asked.before->label.empty())
+    return "before_value=VALUE needs before_label=KEY";
+  if (kind == "series" && (asked.step == 0 || (choice.span.to - choice.span.from) / asked.step >= kMostBars))
     return fmt::format("step=MS: of 1 to {} steps", kMostBars);
   return {};
 }
@@ -99,8 +119,14 @@ std::string problem_of(const Asked& asked, std::string_view kind) {
 // One answer, from one store that is open.
 class Answering {
  public:
-  Answering(const ServedStore& served, store::ProfileStore& store, const Asked& asked, std::string& text)
-      : served_(served), store_(store), asked_(asked), out_(&text), json_(out_) {}
+  Answering(const ServedStore& served, const OpenedStores& opened, const Asked& asked, std::string& text)
+      : served_(served),
+        opened_(opened),
+        store_(*opened.store),
+        asked_(asked),
+        choice_(asked.choice),
+        out_(&text),
+        json_(out_) {}
 
   Expected<void> labels() {
     const auto extent = store_.extent();
@@ -116,12 +142,16 @@ class Answering {
     json_.begin_array();
     for (const std::string& label : *labels) json_.value(label);
     json_.end_array();
+    json_.key("left_out");
+    json_.begin_array();
+    for (const std::string& text : opened_.left_out) json_.value(text);
+    json_.end_array();
     return end();
   }
 
   Expected<void> values() {
     auto totals =
-        store_.totals(asked_.label, {.event = asked_.event, .labels = {}}, ns(asked_.span.from), ns(asked_.span.to));
+        store_.totals(choice_.label, {.event = asked_.event, .labels = {}}, ns(choice_.span.from), ns(choice_.span.to));
     if (!totals) return Failure(totals.error());
     std::map<std::string, store::Sums> sums;  // of events that differ in their periods
     for (const store::Total& total : *totals)
@@ -143,7 +173,8 @@ class Answering {
   }
 
   Expected<void> series() {
-    const auto series = store_.series(asked_.filter(), ns(asked_.span.from), ns(asked_.span.to), asked_.step * kMsNs);
+    const auto series =
+        store_.series(asked_.filter(choice_), ns(choice_.span.from), ns(choice_.span.to), asked_.step * kMsNs);
     if (!series) return Failure(series.error());
     std::vector<store::Series> list;  // of events that differ in more than their periods
     for (const store::Series& one : *series) {
@@ -166,17 +197,18 @@ class Answering {
   }
 
   Expected<void> profile() {
-    const auto read = read_span(asked_.span);
-    if (!read) return Failure(read.error());
-    return exporter::write_json(*read, out_);
+    const auto profile = read(choice_);
+    if (!profile) return Failure(profile.error());
+    return exporter::write_json(*profile, out_);
   }
   Expected<void> page() {
     if (asked_.before) return difference(exporter::write_diff_page_data);
-    const auto read = read_span(asked_.span);
-    if (!read) return Failure(read.error());
+    const auto profile = read(choice_);
+    if (!profile) return Failure(profile.error());
     exporter::HtmlOptions options;
-    if (served_.is_own && !asked_.value) options.file = fmt::format("{}@{}", served_.path, text_of(asked_.span));
-    const auto written = exporter::write_page_data(*read, out_, options);
+    if (served_.is_own && !choice_.value)
+      options.file = fmt::format("{}@{}", served_.paths.front(), text_of(choice_.span));
+    const auto written = exporter::write_page_data(*profile, out_, options);
     return written ? out_.finish() : written;
   }
   Expected<void> diff() {
@@ -227,14 +259,26 @@ class Answering {
     json_.end_object();
   }
 
-  Expected<profile::Profile> read_span(const Span& span) {
-    auto profile = store::read_profile(store_, asked_.filter(), ns(span.from), ns(span.to));
+  Expected<profile::Profile> read(const Choice& choice) {
+    auto profile = store::read_profile(store_, asked_.filter(choice), ns(choice.span.from), ns(choice.span.to));
     if (profile) name_late(*profile, &store_);
     return profile;
   }
+  // "process nginx 2026-11-27T14:05:00Z..2026-11-27T14:10:00Z"
+  static std::string text_of(const Choice& choice) {
+    const std::string of = choice.value ? choice.label + " " + shown(*choice.value) + " " : std::string();
+    return of + text_of(choice.span);
+  }
+  // The sides of a difference are named by what tells them apart.
+  exporter::DiffOptions sides() const {
+    const Choice& before = *asked_.before;
+    const bool differ = before.label != choice_.label || before.value != choice_.value;
+    return {.name_a = differ ? text_of(before) : text_of(before.span),
+            .name_b = differ ? text_of(choice_) : text_of(choice_.span)};
+  }
   template <typename WriteDifference>
   Expected<void> difference(WriteDifference write_it) {
-    const auto before = read_span(*asked_.before), after = read_span(asked_.span);
+    const auto before = read(*asked_.before), after = read(choice_);
     for (const auto* one : {&before, &after})
       if (!*one) return Failure(one->error());
     const profile::ValueType value = profile::shown_by_default(*after);
@@ -244,15 +288,15 @@ class Answering {
     const auto difference =
         exporter::difference_of(*before, same[0].type, *after, value, exporter::Normalise::kSamples);
     if (!difference) return Failure(difference.error());
-    const auto written =
-        write_it(*difference, *before, *after, out_,
-                 exporter::DiffOptions{.name_a = text_of(*asked_.before), .name_b = text_of(asked_.span)});
+    const auto written = write_it(*difference, *before, *after, out_, sides());
     return written ? out_.finish() : written;
   }
 
   const ServedStore& served_;
+  const OpenedStores& opened_;
   store::ProfileStore& store_;
   const Asked& asked_;
+  const Choice& choice_;
   TextWriter out_;
   JsonWriter json_;
 };
@@ -278,8 +322,9 @@ WorkedOut answer(const ServedStore& served, const Kind& kind, const Asked& asked
   bound_memory();
   WorkedOut out;
   try {
-    const auto store = store::open_store(served.path);
-    const auto written = store ? (Answering(served, **store, asked, out.text).*kind.answer)() : Failure(store.error());
+    const auto opened = open_served(served);
+    const auto written =
+        opened ? (Answering(served, *opened, asked, out.text).*kind.answer)() : Failure(opened.error());
     out.good = written.has_value();
     if (!out.good) out.text = written.error().text();
   } catch (const std::bad_alloc&) {

@@ -7,14 +7,9 @@
 #include <string_view>
 
 #include "cli/child_answer.h"
+#include "cli/served_store.h"
 
 namespace windlass::cli {
-
-struct ServedStore {
-  std::string path;  // of a store
-  std::string name;  // for people
-  bool is_own;       // `path` is one that the command line names: as FILE@RANGE other commands read it
-};
 
 // Reads the store, in whichever process it is called.
 struct ApiWork {

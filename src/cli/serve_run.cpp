@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
@@ -16,10 +17,10 @@
 #include "cli/say.h"
 #include "cli/serve_files.h"
 #include "cli/serve_service.h"
+#include "cli/served_store.h"
 #include "cli/stop_signals.h"
 #include "cli/store_range.h"
 #include "os/descriptor.h"
-#include "profiler/store/open_store.h"
 
 namespace windlass::cli {
 namespace {
@@ -50,23 +51,33 @@ std::optional<std::string> read_token(const std::string& path) {
 
 // As the user names it; the store of `files` otherwise.
 ServedStore served_store(const ServeArguments& arguments, const std::optional<ServedFiles>& files) {
-  if (!files) return {.path = arguments.files.front(), .name = arguments.files.front(), .is_own = true};
   const std::size_t count = arguments.files.size();
-  return {.path = files->store(),
-          .name = count == 1 ? arguments.files.front() : std::to_string(count) + " files",
-          .is_own = false};
+  const std::string& first = arguments.files.front();
+  if (files) return {.paths = {files->store()}, .name = count == 1 ? first : std::to_string(count) + " files"};
+  return {.paths = arguments.files,
+          .name = count == 1 ? first : std::to_string(count) + " stores",
+          .is_own = count == 1 && store_file(first).has_value()};
+}
+
+// Says what cannot be opened. All is closed again: SQLite must not have a file open in a process and in a fork of it.
+int check_stores(const ServedStore& served) {
+  const auto opened = open_served(served);
+  if (!opened) {
+    say_error(served.name, opened.error());
+    return opened.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
+  }
+  for (const std::string& text : opened->left_out) say("windlass: not served: {}\n", text);
+  return kDone;
 }
 
 int run_server(const ServedStore& store, const std::string& token, const ServeArguments& arguments) {
   StopSignals signals;
-  const auto server = HttpServer::listen(arguments.address, arguments.port);
-  const bool is_six = arguments.address.find(':') != std::string::npos;
-  const std::string address = is_six ? "[" + arguments.address + "]" : arguments.address;
+  const auto server = HttpServer::listen(arguments.listen.address, arguments.listen.port);
+  const std::string address = arguments.listen.host();
   if (!server) {
-    const bool is_wrong = server.error().code == ErrorCode::kMalformed;
-    say_error(address + ":" + std::to_string(arguments.port), server.error(),
-              is_wrong ? "an address in digits" : "another --listen; port 0: one that is free");
-    return is_wrong ? kUsage : kRefused;
+    say_error(address + ":" + std::to_string(arguments.listen.port), server.error(),
+              "another --listen; port 0: one that is free");
+    return kRefused;
   }
   const ServeService service(store, token, server->port());
   say("windlass: {} is served until Ctrl-C at http://{}:{}/\n", store.name, address, server->port());
@@ -91,26 +102,21 @@ int serve(const ServeArguments& arguments) {
     auto read = read_token(arguments.token_file);
     if (!read) return kRefused;
     token = std::move(*read);
-  } else if (arguments.address != "127.0.0.1") {
-    say("windlass: other users can reach {}, so a token is needed. Way out: --token-file FILE\n", arguments.address);
+  } else if (arguments.listen.address != "127.0.0.1") {
+    say("windlass: other users can reach {}, so a token is needed. Way out: --token-file FILE\n",
+        arguments.listen.address);
     return kUsage;
   }
-  const bool is_one_store = arguments.files.size() == 1 && store_file(arguments.files.front()) &&
-                            store_file(arguments.files.front())->range.empty();
   std::optional<ServedFiles> files;
   int status = kDone;
-  if (is_one_store) {
-    const auto store = store::open_store(arguments.files.front());
-    if (!store) {
-      say_error(arguments.files.front(), store.error());
-      return store.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
-    }
-  } else {
+  if (!std::ranges::all_of(arguments.files, is_servable_store)) {
     auto read = ServedFiles::read(arguments.files, status);
     if (!read) return status;
     files.emplace(std::move(*read));
   }
-  return run_server(served_store(arguments, files), token, arguments);
+  const ServedStore served = served_store(arguments, files);
+  if (const int refused = check_stores(served); refused != kDone) return refused;
+  return run_server(served, token, arguments);
 }
 
 }  // namespace windlass::cli

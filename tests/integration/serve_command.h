@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -47,13 +48,13 @@ inline profile::Profile served_profile(bool second_half) {
   return profile;
 }
 
-inline void make_served_store(const std::string& path) {
+inline void make_served_store(const std::string& path, const std::string& host = "here") {
   const auto store = store::open_store(path, {.write = true, .keep = {}});
   ASSERT_TRUE(store.has_value()) << store.error().text();
   const profile::Profile halves[] = {served_profile(false), served_profile(true)};
   for (std::uint64_t i = 0; i < kServedIntervals; ++i) {
     const std::uint64_t begin = (kServedStart + i * kServedInterval) * 1'000'000;
-    const store::Batch batch{.id = {.host = "here", .agent_start_ns = 1, .sequence = i},
+    const store::Batch batch{.id = {.host = host, .agent_start_ns = 1, .sequence = i},
                              .begin_ns = begin,
                              .end_ns = begin + kServedInterval * 1'000'000,
                              .profile = halves[i * 2 / kServedIntervals]};

@@ -104,7 +104,7 @@ TEST_F(AgentOptions, WhatIsWrongInAFileIsSaidWithItsLine) {
       {"host =\n", "line 1: neither"},
       {"--host = x\n", "line 1: neither"},
       {"[section]\n", "line 1: neither"},
-      {"metrics = 0.0.0.0:9309\n", "line 1: "},
+      {"metrics = example.org:9309\n", "line 1: "},
       {"all\npid = 1\n", "agent.conf: "},
   };
   for (const auto& [text, said] : kWrong) {

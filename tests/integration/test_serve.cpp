@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "profiler/export/pprof.h"
 #include "support/run_command.h"
@@ -106,6 +107,82 @@ TEST_F(ServeByHttp, AnswersAreTheStores) {
                                                    kServedStart, kServedStart + 60'000, kServedEnd)));
   EXPECT_EQ(nlohmann::json::parse(diff.substr(0, diff.find('\n')))["type"], "diff");
   EXPECT_EQ(interrupted(), 0);
+}
+
+// Two services in one time, a service and all others, one service at two times.
+TEST_F(ServeByHttp, AnythingIsComparedWithAnything) {
+  ASSERT_NO_FATAL_FAILURE(serve());
+  const std::string times = fmt::format("{}&before_from={}&before_to={}", served_range(), kServedStart, kServedEnd);
+  const auto diff = [&](const std::string& more) {
+    const std::string answer = body_of(get("/api/diff?" + times + more));
+    return nlohmann::json::parse(answer.substr(0, answer.find('\n')), nullptr, false);
+  };
+  const auto values = json_of("/api/values?label=service&event=cpu&" + served_range())["values"];
+  const auto count_of = [&](const std::string& name) {
+    for (const auto& value : values)
+      if (value["value"] == name) return value["count"].get<std::uint64_t>();
+    return std::uint64_t{0};
+  };
+  const auto two = diff("&label=service&value=service-0007&before_label=service&before_value=service-0042");
+  EXPECT_EQ(two["a"]["samples"], count_of("service-0042")) << two;
+  EXPECT_EQ(two["b"]["samples"], count_of("service-0007"));
+  EXPECT_NE(two["a"]["samples"], two["b"]["samples"]) << "the sides can be told apart";
+  EXPECT_EQ(diff("&label=service&value=service-0007&before_value=service-0042"), two) << "the label is the same";
+  const auto whole = diff("&label=service&value=service-0007&before_label=service");
+  EXPECT_GT(whole["a"]["samples"], 100 * count_of("service-0007"));
+  EXPECT_EQ(whole["b"]["samples"], count_of("service-0007"));
+  EXPECT_EQ(diff("&label=service&value=service-0007")["a"]["samples"], count_of("service-0007"));
+  for (const char* wrong :
+       {"/api/page?from=1&to=2&before_value=x&label=service", "/api/page?from=1&to=2&before_label=x",
+        "/api/diff?from=1&to=2&before_from=1&before_to=2&before_value=x"})
+    EXPECT_EQ(status_of(wrong), "HTTP/1.1 400") << wrong;
+  EXPECT_EQ(interrupted(), 0);
+}
+
+TEST_F(ServeByHttp, StoresOfAFolderAreOne) {
+  const std::string folder = directory_ + "/stores";
+  std::filesystem::create_directory(folder);
+  make_served_store(folder + "/a.db", "alpha");
+  std::ofstream(folder + "/notes.txt") << "no store";
+  ASSERT_NO_FATAL_FAILURE(start({WINDLASS_COMMAND, "serve", folder, "--listen", "127.0.0.1:0"}));
+  const auto hosts = [&] {
+    std::map<std::string, std::uint64_t> counts;
+    const auto values = json_of("/api/values?label=host&event=cpu&" + served_range())["values"];
+    for (const auto& one : values) counts[one["value"]] = one["count"];
+    return counts;
+  };
+  const auto one = hosts();
+  EXPECT_EQ(one.size(), 1u);
+  EXPECT_EQ(json_of("/api/labels")["left_out"], nlohmann::json::array());
+  // A store that comes later is found, and one that is damaged is said.
+  make_served_store(folder + "/b.db", "beta");
+  std::ofstream(folder + "/c.db") << std::string("SQLite format 3\0damaged", 23);
+  const std::uint64_t count = one.at("alpha");
+  EXPECT_EQ(hosts(), (std::map<std::string, std::uint64_t>{{"alpha", count}, {"beta", count}}));
+  const auto left_out = json_of("/api/labels")["left_out"];
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_TRUE(left_out[0].get<std::string>().starts_with(folder + "/c.db: ")) << left_out;
+  // Each sample has its host.
+  std::map<std::string, std::uint64_t> of_hosts;
+  std::istringstream lines(body_of(get("/api/profile?" + served_range())));
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record["type"] == "sample") of_hosts[record["labels"]["host"][0]] += record["count"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(of_hosts, (std::map<std::string, std::uint64_t>{{"alpha", count}, {"beta", count}}));
+  EXPECT_EQ(interrupted(), 0);
+
+  ASSERT_NO_FATAL_FAILURE(start(
+      {WINDLASS_COMMAND, "serve", folder + "/a.db", folder + "/b.db", folder + "/c.db", "--listen", "127.0.0.1:0"}));
+  EXPECT_NE(said().find("windlass: not served: " + folder + "/c.db: "), std::string::npos) << said();
+  EXPECT_EQ(json_of("/api/labels")["store"], "3 stores");
+  EXPECT_EQ(hosts().size(), 2u);
+  EXPECT_EQ(interrupted(), 0);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  const auto empty = run(fmt::format("{} serve {} --listen 127.0.0.1:0 2>&1", WINDLASS_COMMAND, folder));
+  EXPECT_EQ(empty.status, 3);
+  EXPECT_NE(empty.output.find("no store is here"), std::string::npos) << empty.output;
 }
 
 TEST_F(ServeByHttp, WhatIsWrongIsSaid) {

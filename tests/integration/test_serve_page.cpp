@@ -1,4 +1,6 @@
 // The page of `windlass serve` in headless Chromium.
+#include <map>
+
 #include "serve_command.h"
 #include "support/axe.h"
 #include "support/browser.h"
@@ -145,6 +147,46 @@ TEST_F(ServePage, ABrushComparesAndALinkShowsTheSame) {
   EXPECT_EQ(other.value("picked.to - picked.from"), 20'000);
   act(other, "$('zoomTime').click()");
   EXPECT_EQ(other.value("picked.end - picked.begin"), 20'000);
+}
+
+TEST_F(ServePage, TwoServicesAreComparedAndALinkShowsTheSame) {
+  Browser& one = user();
+  ASSERT_NO_FATAL_FAILURE(open(one, address("?label=service&value=service-0007")));
+  act(one, "$('compare').click()");
+  act(one, "$('sameTime').click()");
+  EXPECT_EQ(one.value("picked.from === picked.before_from && picked.to === picked.before_to"), true);
+  // "Before" is pressed: the list chooses for that side.
+  one.value("$('findValue').value = 'service-0042'; $('findValue').dispatchEvent(new Event('input')); 0");
+  act(one, "document.querySelector('#values button').click()");
+  EXPECT_EQ(one.text("picked.before_value"), "service-0042");
+  EXPECT_EQ(one.text("picked.value"), "service-0007");
+  EXPECT_NE(one.text("$('told').textContent").find("service service-0007, "), std::string::npos);
+  EXPECT_NE(one.text("$('told').textContent").find("compared with service service-0042, "), std::string::npos);
+  std::map<std::string, double> counts;
+  const auto values = json_of(fmt::format("/api/values?event=cpu&label=service&from={}&to={}",
+                                          one.value("picked.from").dump(), one.value("picked.to").dump()))["values"];
+  for (const auto& value : values) counts[value["value"]] = value["count"].get<double>();
+  EXPECT_NE(counts["service-0042"], counts["service-0007"]) << "the sides can be told apart";
+  EXPECT_EQ(one.value("names.diff.sides[0].sum"), counts["service-0042"]);
+  EXPECT_EQ(one.value("names.diff.sides[1].sum"), counts["service-0007"]);
+  EXPECT_NE(one.text("names.diff.sides[0].name").find("service service-0042 2026-"), std::string::npos);
+  const std::string line = one.text("JSON.stringify(seriesList)");
+  act(one, "$('findValue').value = ''; $('dragAfter').click()");
+  EXPECT_NE(one.text("JSON.stringify(seriesList)"), line) << "the time line is of the side that is moved";
+  EXPECT_EQ(one.text("document.querySelector('#values [aria-pressed=true] .name').textContent"), "service-0007");
+
+  Browser& other = user();
+  ASSERT_NO_FATAL_FAILURE(open(other, one.text("location.href")));
+  for (const char* part : {"JSON.stringify(picked)", "$('told').textContent", "location.href", "$('facts').innerText"})
+    EXPECT_EQ(other.text(part), one.text(part)) << part;
+  // All in place of the value, then no comparison.
+  act(other, "$('findValue').value = ''; $('dragBefore').click()");
+  act(other, "document.querySelector('#values button').click()");
+  EXPECT_EQ(other.value("picked.before_label === 'service' && picked.before_value === null"), true);
+  EXPECT_NE(other.text("$('told').textContent").find("compared with All, "), std::string::npos);
+  act(other, "$('compare').click()");
+  EXPECT_EQ(other.text("location.search").find("before"), std::string::npos);
+  EXPECT_EQ(samples(other), counts["service-0007"]);
 }
 
 TEST_F(ServePage, HostileTextIsText) {

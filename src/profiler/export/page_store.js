@@ -6,13 +6,16 @@ const SECOND = 1000, HOUR = 3600 * SECOND, BAR = 4, MOST_VALUES = 200;  // BAR: 
 const STEPS = [1, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((s) => s * SECOND);
 const MARKS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800].map((s) => s * SECOND);
 const NUMBERS = ["begin", "end", "from", "to", "before_from", "before_to"];  // in ms of Unix time; 0: not chosen
-// `begin` to `end` is shown; `from` to `to` is chosen of it.
-let picked = {}, storeFacts = null, seriesList = [], totalList = [], dragsBefore = false;
+// `begin` to `end` is shown; `from` to `to` is chosen of it. `before_label`: what is compared has a label of its own, and
+// with `before_value` a value.
+let picked = {}, storeFacts = null, seriesList = [], seriesBegin = 0, totalList = [], dragsBefore = false;
 const askedKeys = {}, requests = {};
 
 // ---- the address ---------------------------------------------------------------------------------------------------
 function pickedOf(search) {
   const from = new URLSearchParams(search), read = { label: from.get("label") || "process", value: from.get("value"), event: from.get("event") || "" };
+  Object.assign(read, { before_label: from.get("before_label"), before_value: from.get("before_value") });
+  if (read.before_value !== null) read.before_label = read.before_label || read.label;
   for (const name of NUMBERS) {
     const number = Math.round(Number(from.get(name)));
     read[name] = number > 0 && number < 1e14 ? number : 0;
@@ -21,7 +24,7 @@ function pickedOf(search) {
 }
 function searchOf() {
   const to = new URLSearchParams({ label: picked.label });
-  if (picked.value !== null) to.set("value", picked.value);
+  for (const name of ["value", "before_label", "before_value"]) if (picked[name] !== null) to.set(name, picked[name]);
   for (const name of NUMBERS) if (picked[name]) to.set(name, picked[name]);
   if (picked.event) to.set("event", picked.event);
   return "?" + to;
@@ -37,6 +40,13 @@ function pick(changes, replace) {
   refreshStore();
 }
 const compares = () => picked.before_to > picked.before_from;
+// What the list of values and the time line show: the side that is moved.
+const showsBefore = () => dragsBefore && compares();
+const sideOf = (before) => before && picked.before_label !== null ? { label: picked.before_label, value: picked.before_value } : { label: picked.label, value: picked.value };
+const shownSide = () => sideOf(showsBefore());
+const sideRange = () => showsBefore() ? [picked.before_from, picked.before_to] : chosenRange();
+// `before` differs from the chosen value from here on, if it was the same.
+const pickSide = (side) => pick(showsBefore() ? { before_label: side.label, before_value: side.value } : side);
 const chosenRange = () => picked.to > picked.from ? [picked.from, picked.to] : [picked.begin, picked.end];
 
 // ---- questions -----------------------------------------------------------------------------------------------------
@@ -81,27 +91,33 @@ async function askOnce(kind, question, take) {
   const answered = await askStore(kind, question);
   if (answered !== undefined) take(answered);
 }
-const questionOf = (from, to) => ({ from, to, label: picked.label, ...(picked.value === null ? {} : { value: picked.value }) });
+const questionOf = (from, to, side) => ({ from, to, label: side.label, ...(side.value === null ? {} : { value: side.value }) });
+function beforeQuestion() {
+  if (!compares()) return {};
+  const { label, value } = sideOf(true), times = { before_from: picked.before_from, before_to: picked.before_to };
+  return picked.before_label === null ? times : { ...times, before_label: label, ...(value === null ? {} : { before_value: value }) };
+}
 function refreshStore() {
   showPicked();
   if (!storeFacts || !storeFacts.end) return;
   const [from, to] = chosenRange(), least = (picked.end - picked.begin) / Math.max(10, $("line").clientWidth / BAR);
   const step = STEPS.find((one) => one >= least) || Math.ceil(least / 24 / HOUR) * 24 * HOUR;
-  askOnce("series", { ...questionOf(picked.begin, picked.end), step }, (answered) => { seriesList = answered.series; showSeries(); askTotals(); });
-  const before = compares() ? { before_from: picked.before_from, before_to: picked.before_to } : {};
-  askOnce("page", { ...questionOf(from, to), ...before }, (data) => takeProfile(data));
+  // Whole steps: the store keeps sums of ten minutes and of hours.
+  seriesBegin = Math.floor(picked.begin / step) * step;
+  askOnce("series", { ...questionOf(seriesBegin, picked.end, shownSide()), step }, (answered) => { seriesList = answered.series; showSeries(); askTotals(); });
+  askOnce("page", { ...questionOf(from, to, sideOf(false)), ...beforeQuestion() }, (data) => takeProfile(data));
   askTotals();
 }
 function askTotals() {
-  const [from, to] = chosenRange(), series = shownSeries();
-  if (series || seriesList.length === 0) askOnce("values", { label: picked.label, from, to, event: series ? series.event : "cpu" }, (answered) => { totalList = answered.values; showValues(); });
+  const [from, to] = sideRange(), series = shownSeries();
+  if (series || seriesList.length === 0) askOnce("values", { label: shownSide().label, from, to, event: series ? series.event : "cpu" }, (answered) => { totalList = answered.values; showValues(); });
 }
 async function showWindow(hours) {
   const facts = await askStore("labels", {});
   if (!facts) return;
   storeFacts = facts;
   const begin = hours ? Math.max(storeFacts.begin, storeFacts.end - hours * HOUR) : storeFacts.begin;
-  pick({ begin, end: storeFacts.end, from: 0, to: 0, before_from: 0, before_to: 0 });
+  pick({ begin, end: storeFacts.end, from: 0, to: 0, before_from: 0, before_to: 0, before_label: null, before_value: null });
 }
 
 // ---- text ----------------------------------------------------------------------------------------------------------
@@ -121,17 +137,17 @@ function valueEntry(value, text, part) {
   const item = element("li"), button = element("button");
   button.append(element("span", visible(text), "name"), element("span", part, "share"));
   button.title = visible(text);
-  button.setAttribute("aria-pressed", String(picked.value === value));
-  button.addEventListener("click", () => pick({ value }));
+  button.setAttribute("aria-pressed", String(shownSide().value === value));
+  button.addEventListener("click", () => pickSide({ label: shownSide().label, value }));
   item.append(button);
   return item;
 }
 function showValues() {
   const wanted = $("findValue").value.toLowerCase(), all = totalList.reduce((sum, one) => sum + one.amount, 0);
   const found = totalList.filter((one) => one.value.toLowerCase().includes(wanted));
-  const shown = found.slice(0, MOST_VALUES), isPicked = (one) => one.value === picked.value;
+  const shown = found.slice(0, MOST_VALUES), value = shownSide().value, isPicked = (one) => one.value === value;
   // The chosen one is there in any case.
-  if (picked.value !== null && !wanted && !shown.some(isPicked)) shown.unshift(totalList.find(isPicked) || { value: picked.value, amount: 0 });
+  if (value !== null && !wanted && !shown.some(isPicked)) shown.unshift(totalList.find(isPicked) || { value, amount: 0 });
   const entries = shown.map((one) => valueEntry(one.value, one.value, share(one.amount, all)));
   if (!wanted) entries.unshift(valueEntry(null, "All", ""));
   $("values").replaceChildren(...entries);
@@ -148,8 +164,10 @@ function showSeries() {
   fillSelect($("seriesEvent"), events, series ? series.event : "", 2);
   const sums = series ? ofUnit(series, series.sums) : [], most = Math.max(0, ...sums);
   $("most").textContent = series ? mostText(series, most) : "no samples";
-  // The last step may reach behind the end.
-  $("bars").style.width = series ? `${100 * sums.length * series.step / (picked.end - picked.begin)}%` : "";
+  // The first step may begin before the time line, and the last one reach behind it.
+  const percent = (ms) => `${100 * ms / (picked.end - picked.begin)}%`;
+  $("bars").style.width = series ? percent(sums.length * series.step) : "";
+  $("bars").style.marginLeft = series ? percent(seriesBegin - picked.begin) : "";
   drawBars($("bars"), sums, Math.max(most, 1e-9), getComputedStyle(document.documentElement).getPropertyValue("--accent"));
 }
 function showLineAxis() {
@@ -178,7 +196,7 @@ function showBrush(extra) {
 }
 function showPicked() {
   if (!storeFacts) return;
-  fillSelect($("byLabel"), storeFacts.labels.map((one) => [one, visible(one)]), picked.label, 1);
+  fillSelect($("byLabel"), storeFacts.labels.map((one) => [one, visible(one)]), shownSide().label, 1);
   const [from, to] = chosenRange();
   $("compare").setAttribute("aria-pressed", String(compares()));
   $("beforeTimes").hidden = $("dragAfter").hidden = !compares();
@@ -189,8 +207,11 @@ function showPicked() {
   showBrush({});
   showLineAxis();
   showValues();
-  const of = picked.value === null ? "All" : `${picked.label} ${visible(picked.value)}`;
-  const than = compares() ? `, compared with ${stamp(picked.before_from)} to ${stamp(picked.before_to)}` : "";
+  const text = ({ label, value }) => value === null ? "All" : `${visible(label)} ${visible(value)}`, of = text(sideOf(false));
+  const other = picked.before_label === null ? "" : `${text(sideOf(true))}, `;
+  const than = compares() ? `, compared with ${other}${stamp(picked.before_from)} to ${stamp(picked.before_to)}` : "";
+  $("leftOut").textContent = storeFacts.left_out.length ? `Not shown: ${storeFacts.left_out.join("; ")}` : "";
+  $("sameTime").hidden = !compares();
   if (!storeFacts.end) tell(`${storeFacts.store} has no samples yet.`, true);
   else tell(`${of}, ${stamp(from)} to ${stamp(to)}${than}.`, false);
 }
@@ -236,7 +257,7 @@ function watchLine() {
 }
 // The range before the chosen one; without one, the first half is compared with the second.
 function toggleCompare() {
-  if (compares()) return pick({ before_from: 0, before_to: 0 });
+  if (compares()) return pick({ before_from: 0, before_to: 0, before_label: null, before_value: null });
   const [from, to] = chosenRange(), middle = Math.round((from + to) / 2);
   dragsBefore = true;
   if (picked.to > picked.from) return pick({ before_from: 2 * from - to, before_to: from });
@@ -257,14 +278,15 @@ async function copyLink() {
   }
 }
 for (const button of document.querySelectorAll("#store [data-hours]")) button.addEventListener("click", () => showWindow(Number(button.dataset.hours)));
-$("byLabel").addEventListener("change", () => { totalList = []; pick({ label: $("byLabel").value, value: null }); });
+$("byLabel").addEventListener("change", () => { totalList = []; pickSide({ label: $("byLabel").value, value: null }); });
 $("findValue").addEventListener("input", showValues);
 $("seriesEvent").addEventListener("change", () => { pick({ event: $("seriesEvent").value }); showSeries(); });
 $("zoomTime").addEventListener("click", () => pick({ begin: picked.from, end: picked.to, from: 0, to: 0 }));
 $("compare").addEventListener("click", toggleCompare);
 $("share").addEventListener("click", copyLink);
-$("dragBefore").addEventListener("click", () => { dragsBefore = true; showPicked(); });
-$("dragAfter").addEventListener("click", () => { dragsBefore = false; showPicked(); });
+$("dragBefore").addEventListener("click", () => { dragsBefore = true; refreshStore(); });
+$("dragAfter").addEventListener("click", () => { dragsBefore = false; refreshStore(); });
+$("sameTime").addEventListener("click", () => { const [from, to] = chosenRange(); pick({ from, to, before_from: from, before_to: to }); });
 for (const id of ["afterFrom", "afterTo", "beforeFrom", "beforeTo"]) $(id).addEventListener("change", pickExact);
 $("token").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "profiler/store/sqlite_schema.h"
+#include "profiler/store/sqlite_sums.h"
 #include "profiler/store/sqlite_symbols.h"
 
 namespace windlass::store {
@@ -23,6 +24,7 @@ Expected<void> run_with(Database& database, const char* sql, std::uint64_t numbe
 }
 
 Expected<void> delete_intervals(Database& database, const std::string& which, std::uint64_t bound) {
+  if (const auto subtracted = subtract_intervals(database, which, bound); !subtracted) return subtracted;
   const std::string samples = "DELETE FROM samples WHERE interval IN (SELECT id FROM intervals WHERE " + which + ")";
   if (const auto deleted = run_with(database, samples.c_str(), bound); !deleted) return deleted;
   return run_with(database, ("DELETE FROM intervals WHERE " + which).c_str(), bound);
@@ -99,6 +101,9 @@ Expected<void> Pruner::collect(Database& database, std::uint64_t slack) {
                           "DELETE FROM functions WHERE used < ?", "DELETE FROM modules WHERE used < ?",
                           "DELETE FROM label_sets WHERE used < ?", "DELETE FROM strings WHERE used < ?"})
     if (const auto deleted = run_with(database, sql, group); !deleted) return deleted;
+  const auto first_begin = oldest(database);
+  if (!first_begin) return Failure(first_begin.error());
+  if (const auto deleted = delete_sums_before(database, *first_begin); !deleted) return deleted;
   return database.run("DELETE FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)");
 }
 

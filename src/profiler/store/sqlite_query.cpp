@@ -2,52 +2,19 @@
 #include "profiler/store/sqlite_query.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "profiler/export/stacks.h"
 #include "profiler/store/batch_rows.h"
+#include "profiler/store/sqlite_filter.h"
 #include "profiler/store/sqlite_lists.h"
+#include "profiler/store/sqlite_sums.h"
 
 namespace windlass::store {
 
 namespace {
-
-// SQLite's numbers have a sign.
-std::uint64_t time_of(std::uint64_t ns) {
-  return std::min<std::uint64_t>(ns, static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
-}
-
-// Conditions on the samples `s` and the intervals `i`, in the order in which bind() binds.
-std::string conditions(const Filter& filter) {
-  std::string sql = " WHERE i.begin_ns >= ? AND i.begin_ns < ?";
-  if (!filter.event.empty()) sql += " AND s.event IN (SELECT id FROM events WHERE name = ?)";
-  for (std::size_t n = 0; n < filter.labels.size(); ++n)
-    sql +=
-        " AND s.label_set IN (SELECT label_set FROM set_labels WHERE key = (SELECT id FROM strings WHERE text = ?)"
-        " AND value = (SELECT id FROM strings WHERE text = ?))";
-  return sql;
-}
-
-void bind(Statement& statement, const Filter& filter, std::uint64_t from, std::uint64_t to) {
-  statement.bind(time_of(from)).bind(time_of(to));
-  if (!filter.event.empty()) statement.bind(std::string_view(filter.event));
-  for (const Label& label : filter.labels)
-    statement.bind(std::string_view(label.key)).bind(std::string_view(label.value));
-}
-
-// Calls `row` for each row of a query.
-template <typename Row>
-Expected<void> each_row(Statement& statement, Row row) {
-  for (;;) {
-    const auto any = statement.step();
-    if (!any) return Failure(any.error());
-    if (!*any) return {};
-    if (const Expected<void> taken = row(statement); !taken) return taken;
-  }
-}
 
 Expected<std::vector<std::string>> texts_of(Statement& statement) {
   std::vector<std::string> texts;
@@ -137,7 +104,7 @@ class StackQuery {
       if (label.key == kHostLabel) sql += " AND host = ?";
     auto statement = Statement::prepare(database_, sql + " ORDER BY begin_ns, id", false);
     if (!statement) return Failure(statement.error());
-    statement->bind(time_of(from_)).bind(time_of(to_));
+    statement->bind(std::min(from_, kLastTime)).bind(std::min(to_, kLastTime));
     for (const Label& label : filter_.labels)
       if (label.key == kHostLabel) statement->bind(std::string_view(label.value));
     return each_row(*statement, [this](const Statement& row) { return take_interval(row); });
@@ -162,14 +129,10 @@ class StackQuery {
     return {};
   }
   Expected<void> take_samples() {
-    auto statement = Statement::prepare(database_,
-                                        "SELECT s.event, s.label_set, s.stack, s.end, s.certainty, s.count, s.value "
-                                        "FROM intervals i CROSS JOIN samples s "
-                                        "ON s.interval = i.id" +
-                                            conditions(filter_),
-                                        false);
+    auto statement =
+        prepare_samples(database_, "s.event, s.label_set, s.stack, s.end, s.certainty, s.count, s.value", filter_);
     if (!statement) return Failure(statement.error());
-    bind(*statement, filter_, from_, to_);
+    bind_filter(*statement, filter_, from_, to_);
     return each_row(*statement, [this](const Statement& row) { return take_sample(row); });
   }
 
@@ -275,22 +238,14 @@ Expected<std::vector<Series>> query_series(sqlite3* database, const Filter& filt
   if (steps > kMostSteps) return fail(ErrorCode::kLimit, "too many steps. Way out: longer ones", steps);
   const auto events = all_events(database);
   if (!events) return Failure(events.error());
-  auto statement = Statement::prepare(
-      database,
-      "SELECT i.begin_ns, s.event, s.count, s.value FROM intervals i CROSS JOIN samples s ON s.interval = i.id" +
-          conditions(filter),
-      false);
-  if (!statement) return Failure(statement.error());
-  bind(*statement, filter, from, to);
   std::map<std::uint64_t, Series> by_event;
-  const auto all = each_row(*statement, [&](const Statement& row) -> Expected<void> {
-    const auto event = events->find(row.number(1));
-    const std::uint64_t at = (row.number(0) - from) / step;
+  const auto all = each_sums(database, filter, from, to, step, [&](const SumsRow& row) -> Expected<void> {
+    const auto event = events->find(row.event);
+    const std::uint64_t at = (row.at - from) / step;
     if (event == events->end() || at >= steps) return damaged();
     const auto [series, is_new] = by_event.try_emplace(event->first);
     if (is_new) series->second = {event->second, std::vector<Sums>(steps)};
-    if (!add_to(series->second.steps[at], {row.number(2), row.number(3)}))
-      return fail(ErrorCode::kLimit, kTooLargeSums, at);
+    if (!add_to(series->second.steps[at], row.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, at);
     return {};
   });
   if (!all) return Failure(all.error());
@@ -303,22 +258,15 @@ Expected<std::vector<Total>> query_totals(sqlite3* database, std::string_view la
                                           std::uint64_t from, std::uint64_t to) {
   const auto events = all_events(database);
   if (!events) return Failure(events.error());
-  auto samples = Statement::prepare(
-      database,
-      "SELECT s.label_set, s.event, s.count, s.value FROM intervals i CROSS JOIN samples s ON s.interval = i.id" +
-          conditions(filter),
-      false);
   auto values = Statement::prepare(database,
                                    "SELECT l.label_set, t.text FROM set_labels l JOIN strings t ON t.id = l.value "
                                    "WHERE l.key = (SELECT id FROM strings WHERE text = ?)",
                                    false);
-  for (const auto* statement : {&samples, &values})
-    if (!*statement) return Failure(statement->error());
-  bind(*samples, filter, from, to);
+  if (!values) return Failure(values.error());
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, Sums>> by_set;
-  const auto added = each_row(*samples, [&](const Statement& row) -> Expected<void> {
-    if (!events->contains(row.number(1))) return damaged();
-    if (add_to(by_set[row.number(0)][row.number(1)], {row.number(2), row.number(3)})) return {};
+  const auto added = each_sums(database, filter, from, to, 0, [&](const SumsRow& row) -> Expected<void> {
+    if (!events->contains(row.event)) return damaged();
+    if (add_to(by_set[row.label_set][row.event], row.sums)) return {};
     return fail(ErrorCode::kLimit, kTooLargeSums, 0);
   });
   if (!added) return Failure(added.error());

@@ -6,6 +6,7 @@
 // Symbol files are in a table of their own, whose sizes the bound of history does not count.
 // Lists are LEB128: a frame's `lines` are pairs of function and line, a stack's `frames` ids with the innermost first,
 // an interval's `events` the place of the shown one and then ids.
+// `sums` has the samples of each ten minutes and of each hour without their stacks, by the beginnings of intervals.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,9 @@ CREATE TABLE samples(interval INTEGER NOT NULL, event INTEGER NOT NULL, label_se
   value INTEGER NOT NULL, PRIMARY KEY(interval, event, label_set, stack, end, certainty)) WITHOUT ROWID;
 CREATE TABLE symbols(build_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, rank INTEGER NOT NULL,
   file BLOB NOT NULL);
+CREATE TABLE sums(span INTEGER NOT NULL, at INTEGER NOT NULL, event INTEGER NOT NULL, label_set INTEGER NOT NULL,
+  count_low INTEGER NOT NULL, count_high INTEGER NOT NULL, value_low INTEGER NOT NULL, value_high INTEGER NOT NULL,
+  PRIMARY KEY(span, at, event, label_set)) WITHOUT ROWID;
 )";
 
 }  // namespace windlass::store

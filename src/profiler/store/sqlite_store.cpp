@@ -20,6 +20,7 @@
 #include "profiler/store/sqlite_place.h"
 #include "profiler/store/sqlite_query.h"
 #include "profiler/store/sqlite_schema.h"
+#include "profiler/store/sqlite_sums.h"
 #include "profiler/store/sqlite_symbols.h"
 
 namespace windlass::store {
@@ -31,12 +32,15 @@ using Access = Database::Access;
 // What a store needs to be appended to.
 struct Writer {
   Contents contents;
+  SumsWriter sums;
   Statement find_interval, add_interval, add_sample;
   Pruner pruner;
 
   static Expected<Writer> open(sqlite3* database, const History& keep) {
     auto contents = Contents::open(database);
     if (!contents) return Failure(contents.error());
+    auto sums = SumsWriter::open(database);
+    if (!sums) return Failure(sums.error());
     auto find =
         Statement::prepare(database, "SELECT 1 FROM intervals WHERE host = ? AND agent_start_ns = ? AND sequence = ?");
     auto interval = Statement::prepare(database,
@@ -46,7 +50,8 @@ struct Writer {
     auto sample = Statement::prepare(database, "INSERT INTO samples VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
     for (const auto* statement : {&find, &interval, &sample})
       if (!*statement) return Failure(statement->error());
-    return Writer{std::move(*contents), std::move(*find), std::move(*interval), std::move(*sample), Pruner(keep)};
+    return Writer{std::move(*contents), std::move(*sums),   std::move(*find),
+                  std::move(*interval), std::move(*sample), Pruner(keep)};
   }
 };
 
@@ -115,12 +120,16 @@ class Appending {
       Sums& to = sums[{events_[row.event], label_sets_[row.labels], stacks_[row.stack], row.end, row.certainty}];
       if (!add_to(to, row.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
     }
+    std::map<std::pair<std::uint64_t, std::uint64_t>, Sums> without_stacks;
     for (const auto& [key, sum] : sums) {
       const auto& [event, labels, stack, end, certainty] = key;
+      if (!add_to(without_stacks[{event, labels}], sum)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
       Statement& row = writer_.add_sample;
       row.bind(interval_).bind(event).bind(labels).bind(stack).bind(std::uint64_t{end}).bind(std::uint64_t{certainty});
       if (const auto added = row.bind(sum.count).bind(sum.value).run(); !added) return added;
     }
+    for (const auto& [key, sum] : without_stacks)
+      if (const auto added = writer_.sums.add(batch_.begin_ns, key.first, key.second, sum); !added) return added;
     return {};
   }
 

@@ -78,6 +78,63 @@ TEST_F(SqliteStore, EqualContentsAreKeptOnce) {
   EXPECT_EQ(number("SELECT count(*) FROM frames"), frames);
 }
 
+// Sums of ten minutes and of hours stand for samples wherever a range and its steps allow that.
+TEST_F(SqliteStore, LongRangesHaveTheSumsOfTheirSamples) {
+  constexpr std::uint64_t kMinute = 60'000'000'000, kHour = 60 * kMinute;
+  constexpr std::uint64_t kFirst = kStart / kHour * kHour + 17 * kMinute;
+  RandomProfiles random(11);
+  std::vector<KeptBatch> batches;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    KeptBatch batch = batch_at(i, random.make(20), i % 3 == 0 ? "host-b" : "host-a");
+    batch.begin_ns = kFirst + i * 7 * kMinute + random.below(60) * 1'000'000'000;
+    batch.end_ns = batch.begin_ns + kTenSeconds;
+    batches.push_back(std::move(batch));
+  }
+  const auto check = [&](store::ProfileStore& store, const StoreReference& reference) {
+    const std::uint64_t hour = kFirst / kHour * kHour;
+    for (const store::Filter& filter :
+         {store::Filter{}, store::Filter{"cpu", {}}, store::Filter{"", {{"host", "host-b"}}},
+          store::Filter{"off-cpu", {{"process", "sshd"}, {"reason", "futex"}}}})
+      for (const auto& [from, to] : {std::pair(hour, hour + 9 * kHour), std::pair(hour + 1, hour + 5 * kHour + 1),
+                                     std::pair(hour + 25 * kMinute, hour + 8 * kHour - kMinute)}) {
+        expect_same_totals(store, reference, "process", filter, from, to);
+        for (const std::uint64_t step : {kHour, 2 * kHour, 10 * kMinute, 20 * kMinute, 7 * kMinute}) {
+          std::map<std::string, std::map<std::uint64_t, store::Sums>> seen;
+          const auto series = store.series(filter, from, to, step);
+          ASSERT_TRUE(series.has_value()) << series.error().text();
+          for (const auto& one : *series)
+            for (std::size_t i = 0; i < one.steps.size(); ++i)
+              if (one.steps[i] != store::Sums{}) seen[text_of(one.event)][i] = one.steps[i];
+          EXPECT_TRUE(seen == reference.series(filter, from, to, step)) << step / kMinute;
+        }
+      }
+  };
+  StoreReference all;
+  const auto store = writer();
+  for (const KeptBatch& batch : batches) {
+    ASSERT_TRUE(store->append(batch.batch()).value_or(false));
+    all.append(batch);
+  }
+  check(*store, all);
+  EXPECT_EQ(number("SELECT count(DISTINCT at) FROM sums WHERE span = 3600000000000"), 8u);
+  // The table is read: with other numbers in it, totals are others.
+  execute("UPDATE sums SET count_low = count_low + 1 WHERE span = 3600000000000");
+  EXPECT_NE(store->totals("host", {}, 0, ~std::uint64_t{0})->front().sums.count,
+            all.totals("host", {}, 0, ~std::uint64_t{0}).begin()->second.count);
+
+  // What is deleted is subtracted, in the middle of an hour, too.
+  path_ = folder_ / "short.db";
+  const auto bounded = writer({.age_ns = 3 * kHour + 20 * kMinute, .bytes = 0});
+  for (const KeptBatch& batch : batches) ASSERT_TRUE(bounded->append(batch.batch()).value_or(false));
+  StoreReference rest;
+  for (const KeptBatch& batch : batches)
+    if (batch.begin_ns + 3 * kHour + 20 * kMinute >= batches.back().end_ns) rest.append(batch);
+  EXPECT_EQ(number("SELECT count(*) FROM intervals"), bounded->stacks({}, 0, ~std::uint64_t{0})->intervals);
+  check(*bounded, rest);
+  EXPECT_EQ(number("SELECT count(*) FROM sums WHERE at + span <= (SELECT min(begin_ns) FROM intervals) - 600000000000"),
+            0u);
+}
+
 TEST_F(SqliteStore, HistoryIsBoundedByAge) {
   const auto store = writer({.age_ns = 5 * 60'000'000'000, .bytes = 0});
   StoreReference reference;

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "profiler/store/open_store.h"
+#include "profiler/store/several_stores.h"
 #include "support/store_contract.h"
 
 namespace windlass::testing {
@@ -22,5 +24,64 @@ struct SqliteSubject {
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, StoreContract, SqliteSubject);
+
+// Three stores, each of its own hosts, that are read as one.
+class StoresOfHosts final : public store::ProfileStore {
+ public:
+  explicit StoresOfHosts(SqliteSubject& files) {
+    std::vector<std::unique_ptr<store::ProfileStore>> stores;
+    for (auto*& one : writers_) one = stores.emplace_back(files.make()).get();
+    all_ = store::several_stores(std::move(stores));
+  }
+  Expected<bool> append(const store::Batch& batch) override {
+    EXPECT_EQ(all_->append(batch).error().code, ErrorCode::kUnsupported);
+    return writers_[static_cast<std::size_t>(batch.id.host.back() - 'a') % 3]->append(batch);
+  }
+  Expected<std::optional<store::Extent>> extent() override { return all_->extent(); }
+  Expected<std::vector<std::string>> labels() override { return all_->labels(); }
+  Expected<std::vector<std::string>> values(std::string_view label) override { return all_->values(label); }
+  Expected<std::vector<store::Series>> series(const store::Filter& filter, std::uint64_t from, std::uint64_t to,
+                                              std::uint64_t step) override {
+    return all_->series(filter, from, to, step);
+  }
+  Expected<std::vector<store::Total>> totals(std::string_view label, const store::Filter& filter, std::uint64_t from,
+                                             std::uint64_t to) override {
+    return all_->totals(label, filter, from, to);
+  }
+  Expected<store::Stacks> stacks(const store::Filter& filter, std::uint64_t from, std::uint64_t to) override {
+    return all_->stacks(filter, from, to);
+  }
+  Expected<store::Frames> frames(std::span<const std::uint64_t> stacks) override { return all_->frames(stacks); }
+
+ private:
+  store::ProfileStore* writers_[3] = {};
+  std::unique_ptr<store::ProfileStore> all_;
+};
+
+struct SeveralSubject {
+  std::unique_ptr<store::ProfileStore> make() { return std::make_unique<StoresOfHosts>(files); }
+  SqliteSubject files;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Several, StoreContract, SeveralSubject);
+
+TEST(SeveralStores, SamplesHaveTheirHost) {
+  SqliteSubject files;
+  StoresOfHosts stores(files);
+  for (const char* host : {"host-a", "host-b"})
+    ASSERT_TRUE(stores.append(batch_at(0, events_profile(), host).batch()).value_or(false));
+  const auto read = store::read_profile(stores, {}, kStart, kStart + 1, true);
+  ASSERT_TRUE(read.has_value()) << read.error().text();
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& sample : read->samples)
+    for (const auto& label : read->label_sets[sample.labels])
+      if (read->strings[label.key] == "host") counts[read->strings[label.value]] += sample.count;
+  std::uint64_t all = 0;
+  for (const auto& sample : events_profile().samples) all += sample.count;
+  EXPECT_EQ(counts, (std::map<std::string, std::uint64_t>{{"host-a", all}, {"host-b", all}}));
+  const std::size_t functions =
+      store::read_profile(stores, {"", {{"host", "host-a"}}}, kStart, kStart + 1)->functions.size();
+  EXPECT_EQ(read->functions.size(), functions) << "equal functions of two stores are one";
+}
 
 }  // namespace windlass::testing
