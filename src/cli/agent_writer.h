@@ -21,6 +21,7 @@ struct AgentWriterOptions {
   std::uint64_t interval_ns = 10'000'000'000;
   // Called on the thread of run() whenever the store has been tried; empty: not.
   std::function<void(const StoreCounters&)> counted{};
+  bool counts_history = true;  // false: the store is that of many machines, whose times are not this agent's to count
 };
 
 class AgentWriter {

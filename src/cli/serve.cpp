@@ -36,7 +36,10 @@ bool read_listen(std::string_view text, ServeArguments& to) {
 void register_serve(CLI::App& app, int& status) {
   auto arguments = std::make_shared<ServeArguments>();
   CLI::App* command = app.add_subcommand("serve", "serve a store to browsers: services, times, flame graphs");
-  command->add_option("FILE", arguments->files, "a store that agent wrote; or profiles, which are served as one store")
+  command
+      ->add_option(
+          "FILE", arguments->files,
+          "a store that agent wrote, a file or a clickhouse:// URL; or profiles, which are served as one store")
       ->required()
       ->type_name("FILE");
   command

@@ -174,7 +174,8 @@ class Answering {
     const auto read = read_span(asked_.span);
     if (!read) return Failure(read.error());
     exporter::HtmlOptions options;
-    if (served_.is_own && !asked_.value) options.file = fmt::format("{}@{}", served_.path, text_of(asked_.span));
+    if (served_.is_own && !asked_.value)
+      options.file = fmt::format("{}@{}", store::shown_place(served_.path), text_of(asked_.span));
     const auto written = exporter::write_page_data(*read, out_, options);
     return written ? out_.finish() : written;
   }

@@ -50,7 +50,8 @@ std::optional<std::string> read_token(const std::string& path) {
 
 // As the user names it; the store of `files` otherwise.
 ServedStore served_store(const ServeArguments& arguments, const std::optional<ServedFiles>& files) {
-  if (!files) return {.path = arguments.files.front(), .name = arguments.files.front(), .is_own = true};
+  if (!files)
+    return {.path = arguments.files.front(), .name = store::shown_place(arguments.files.front()), .is_own = true};
   const std::size_t count = arguments.files.size();
   return {.path = files->store(),
           .name = count == 1 ? arguments.files.front() : std::to_string(count) + " files",
@@ -102,7 +103,7 @@ int serve(const ServeArguments& arguments) {
   if (is_one_store) {
     const auto store = store::open_store(arguments.files.front());
     if (!store) {
-      say_error(arguments.files.front(), store.error());
+      say_error(store::shown_place(arguments.files.front()), store.error());
       return store.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
     }
   } else {
