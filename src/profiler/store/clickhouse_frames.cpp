@@ -11,8 +11,6 @@ namespace windlass::store {
 
 namespace {
 
-constexpr const char* kNoSuchStack = "the server has no such stack or frame";
-
 class FrameReader {
  public:
   explicit FrameReader(ClickhouseServer& server) : server_(server) {}
@@ -76,7 +74,7 @@ class FrameReader {
   }
   static Expected<void> is_whole(const RowReader& row) {
     if (row.is_good()) return {};
-    return fail(ErrorCode::kMalformed, "the server's answer ends within a row", 0);
+    return fail(ErrorCode::kMalformed, kCutAnswer, 0);
   }
 
   std::uint32_t module(RowReader& row) {

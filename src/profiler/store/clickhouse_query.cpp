@@ -17,7 +17,6 @@ namespace windlass::store {
 
 namespace {
 
-constexpr const char* kDamagedRows = "the server's answer has other columns than a store of this version";
 constexpr std::uint64_t kEndOfTime = 0xffffffff;  // the largest number of seconds
 constexpr std::uint64_t kMinute = 60;
 
@@ -89,7 +88,7 @@ Expected<Events> all_events(ClickhouseServer& server) {
     event.unit = row.text();
     event.counted = row.text();
     event.period = row.u64();
-    if (!row.is_good()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+    if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     events[id] = std::move(event);
   }
   return events;
@@ -111,17 +110,6 @@ class SampleQuery {
   [[nodiscard]] std::string from_samples(bool without_labels) const {
     const bool is_whole = range_.are_minutes() && without_labels && only_services();
     return " FROM samples WHERE " + at_level(is_whole ? kMinuteLevel : kRawLevel, range_) + conditions();
-  }
-  // The same: whole minutes from the rollup, and the rest from the samples.
-  [[nodiscard]] std::string from_both() const {
-    const Seconds minutes{(range_.from + kMinute - 1) / kMinute * kMinute,
-                          range_.to == kEndOfTime ? kEndOfTime : range_.to / kMinute * kMinute};
-    if (!only_services() || minutes.from >= minutes.to)
-      return " FROM samples WHERE " + at_level(kRawLevel, range_) + conditions();
-    std::string where = "(" + at_level(kMinuteLevel, minutes) + ")";
-    for (const Seconds& rest : {Seconds{range_.from, minutes.from}, Seconds{minutes.to, range_.to}})
-      if (rest.from < rest.to) where += " OR (" + at_level(kRawLevel, rest) + ")";
-    return " FROM samples WHERE (" + where + ")" + conditions();
   }
   [[nodiscard]] const Events& events() const { return events_; }
   [[nodiscard]] const Seconds& range() const { return range_; }
@@ -175,7 +163,7 @@ class StackReader {
 
   Expected<std::uint32_t> event(std::uint64_t id) {
     const auto known = query_.events().find(id);
-    if (known == query_.events().end()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+    if (known == query_.events().end()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     const auto [place, is_new] = events_.try_emplace(id, static_cast<std::uint32_t>(made_.events.size()));
     if (is_new) made_.events.push_back(known->second);
     return place->second;
@@ -195,7 +183,7 @@ class StackReader {
       to.shown = row.u64();
       to.ends_known = row.u8() != 0;
       to.comments = row.texts();
-      if (!row.is_good()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+      if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     }
     return all;
   }
@@ -220,7 +208,7 @@ class StackReader {
     for (RowReader row(*answer); row.has_more();) {
       rows.push_back({row.u64(), row.u64(), row.u64(), row.u64(), row.u64()});
       ids.push_back(rows.back().recording);
-      if (!row.is_good()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+      if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     }
     if (rows.empty()) return {};
     auto known = recordings(ids);
@@ -261,7 +249,7 @@ class StackReader {
       stack.end = row.u8();
       stack.certainty = row.u8();
       if (!take_sums(row, stack.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
-      if (!row.is_good()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+      if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
       made_.stacks.push_back(stack);
     }
     return {};
@@ -291,13 +279,12 @@ class StackReader {
       auto keys = row.texts(), values = row.texts();
       const auto place = sets_.find(id);
       if (!row.is_good() || keys.size() != values.size() || place == sets_.end())
-        return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+        return fail(ErrorCode::kMalformed, kOtherColumns, 0);
       for (std::size_t i = 0; i < keys.size(); ++i) set.labels.push_back({std::move(keys[i]), std::move(values[i])});
       made_.label_sets[place->second] = std::move(set);
       found.insert(id);
     }
-    if (found.size() != sets_.size())
-      return fail(ErrorCode::kMalformed, "the server has samples whose labels are gone", 0);
+    if (found.size() != sets_.size()) return fail(ErrorCode::kMalformed, kNoSuchLabels, 0);
     return {};
   }
 
@@ -327,7 +314,7 @@ Expected<std::optional<Extent>> ClickhouseQuery::extent() {
   RowReader row(*answer);
   if (!row.has_more()) return std::optional<Extent>();
   const Extent extent{row.u64() * kSecondNs, row.u64()};
-  if (!row.is_good()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+  if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
   return std::optional(extent);
 }
 
@@ -368,7 +355,7 @@ Expected<std::vector<Series>> ClickhouseQuery::series(const Filter& filter, std:
     if (!take_sums(row, sums)) return fail(ErrorCode::kLimit, kTooLargeSums, place);
     const auto event = query.events().find(id);
     if (!row.is_good() || event == query.events().end() || place >= *steps)
-      return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+      return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     const auto [series, is_new] = by_event.try_emplace(id);
     if (is_new) series->second = {event->second, std::vector<Sums>(*steps)};
     series->second.steps[place] = sums;
@@ -397,7 +384,7 @@ Expected<std::vector<Total>> ClickhouseQuery::totals(std::string_view label, con
     total.value = row.text();
     const auto event = query.events().find(row.u64());
     if (!take_sums(row, total.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
-    if (!row.is_good() || event == query.events().end()) return fail(ErrorCode::kMalformed, kDamagedRows, 0);
+    if (!row.is_good() || event == query.events().end()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
     total.event = event->second;
     list.push_back(std::move(total));
   }

@@ -23,6 +23,11 @@ struct ClickhouseAddress {
   [[nodiscard]] static Expected<ClickhouseAddress> parse(std::string_view url);
 };
 
+inline constexpr const char* kTooOldServer = "the server is older than 18.16. Way out: a newer ClickHouse";
+inline constexpr const char* kOtherColumns = "the server's answer has other columns than a store of this version";
+inline constexpr const char* kCutAnswer = "the server's answer ends within a row";
+inline constexpr const char* kNoSuchStack = "the server has no such stack or frame";
+inline constexpr const char* kNoSuchLabels = "the server has samples whose labels are gone";
 inline constexpr const char* kNotClickhouse =
     "the answer is not ClickHouse's. Way out: the port of the server's HTTP interface, which is 8123 by default";
 

@@ -18,7 +18,6 @@ namespace {
 constexpr unsigned kOldestServer = 18;
 constexpr const char* kOtherSchema =
     "a store of another version of windlass. Way out: use that version, or create another database";
-constexpr const char* kTooOld = "the server is older than 18.16. Way out: a newer ClickHouse";
 constexpr const char* kReadOnlyServer = "the store is open for reading only";
 constexpr const char* kNoCluster = "a cluster's name has letters, digits and _";
 
@@ -38,7 +37,7 @@ Expected<ServerFacts> facts_of(ClickhouseServer& server) {
   std::from_chars(version.data(), version.data() + version.size(), facts.version);
   facts.is_cluster = row.u64() != 0;
   if (!row.is_good()) return fail(ErrorCode::kUnreadable, kNotClickhouse, 0);
-  if (facts.version < kOldestServer) return fail(ErrorCode::kUnsupported, kTooOld, 0, facts.version);
+  if (facts.version < kOldestServer) return fail(ErrorCode::kUnsupported, kTooOldServer, 0, facts.version);
   return facts;
 }
 
@@ -150,7 +149,7 @@ Expected<ClickhouseCreated> create_clickhouse(const std::string& url, const Clic
   const std::string version = row.text();
   ClickhouseCreated created;
   std::from_chars(version.data(), version.data() + version.size(), created.server);
-  if (created.server < kOldestServer) return fail(ErrorCode::kUnsupported, kTooOld, 0, created.server);
+  if (created.server < kOldestServer) return fail(ErrorCode::kUnsupported, kTooOldServer, 0, created.server);
   created.deletes_alone = how.keep_seconds == 0 || created.server >= kTtlServer;
   const auto statements = clickhouse_statements(
       server.address().database, {.server = created.server, .keep = how.keep_seconds, .cluster = how.cluster});
