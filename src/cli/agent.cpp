@@ -137,7 +137,8 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
                       .start_unix_ns = unix_now(),
                       .interval_ns = nanoseconds(arguments.interval),
                       .scales = scales_of(recorder.options().events),
-                      .counted = [&](const StoreCounters& counters) { totals.count(counters); }});
+                      .counted = [&](const StoreCounters& counters) { totals.count(counters); },
+                      .counts_history = !store::is_clickhouse_url(arguments.store)});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
   profiler::Recorder::Hooks hooks;
@@ -162,7 +163,7 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
   totals.end(recorder);
   totals.end(writer, reload);
   if (reload) return std::nullopt;
-  const int status = say_end(totals, writer.queue().waiting(), arguments.store);
+  const int status = say_end(totals, writer.queue().waiting(), store::shown_place(arguments.store));
   if (!run) return refuse_recording("agent", run.error(), false);
   if (recorder.command() != nullptr) (void)command_status(*recorder.command());
   return status;
@@ -184,11 +185,11 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   arguments.recorder.tell_every = std::min(arguments.interval, kLongestPart);
   arguments.recorder.forget_told = std::min(arguments.interval * kPartsKept, kLongestKept);
   if (arguments.host.empty()) arguments.host = this_host();
-  totals.set_store(arguments.store);
+  totals.set_store(store::shown_place(arguments.store));
   const store::History keep{.age_ns = nanoseconds(arguments.keep), .bytes = arguments.keep_size};
   auto store = store::open_store(arguments.store, {.write = true, .keep = keep});
   if (!store) {
-    say_error(arguments.store, store.error());
+    say_error(store::shown_place(arguments.store), store.error());
     return not_begun(kRefused);
   }
   std::optional<EndedBySignal> starting;  // the first one; another recording ends before its first round
@@ -201,7 +202,8 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   if (!(*recorder)->limits().empty())
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   for (const std::string& remark : (*recorder)->remarks()) say("windlass: {}\n", remark);
-  say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()), arguments.store);
+  say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()),
+      store::shown_place(arguments.store));
   return {.status = record_into(**store, arguments, **recorder, signals, totals), .has_begun = true};
 }
 

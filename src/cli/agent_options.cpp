@@ -30,7 +30,10 @@ std::string trimmed(std::string_view text) {
 }
 
 void add_store_options(CLI::App& command, AgentArguments& to) {
-  command.add_option("--store", to.store, "the file that takes the samples; made if there is none")->type_name("FILE");
+  command
+      .add_option("--store", to.store,
+                  "the file that takes the samples, made if there is none; or clickhouse://HOST:PORT/DATABASE")
+      ->type_name("FILE");
   command.add_option("--host", to.host, "the label host of the samples; this machine's name if not given")
       ->type_name("NAME");
   add_duration(command, "--interval", to.interval, "samples of so long are kept together (10s)");

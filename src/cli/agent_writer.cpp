@@ -99,9 +99,11 @@ StoreCounters AgentWriter::counters() {
                     .waiting_intervals = queue_.waiting(),
                     .most_waiting_parts = kMostParts,
                     .most_waiting_intervals = kMostBatches};
-  if (const auto extent = store_.extent(); extent && *extent) {
-    now.oldest_ns = (*extent)->begin_ns;
-    now.newest_ns = (*extent)->end_ns;
+  if (options_.counts_history) {
+    if (const auto extent = store_.extent(); extent && *extent) {
+      now.oldest_ns = (*extent)->begin_ns;
+      now.newest_ns = (*extent)->end_ns;
+    }
   }
   const std::scoped_lock lock(mutex_);
   now.waiting_parts = parts_.size();

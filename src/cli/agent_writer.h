@@ -23,6 +23,7 @@ struct AgentWriterOptions {
   std::vector<std::uint64_t> scales{};  // of profile::count_samples()
   // Called on the thread of run() whenever the store has been tried; empty: not.
   std::function<void(const StoreCounters&)> counted{};
+  bool counts_history = true;  // false: the store is that of many machines, whose times are not this agent's to count
 };
 
 class AgentWriter {

@@ -31,6 +31,7 @@ void register_emit(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);
 void register_view(CLI::App& app, int& status);
 void register_serve(CLI::App& app, int& status);
+void register_store(CLI::App& app, int& status);
 void register_walk(CLI::App& app, int& status);
 void register_symbols(CLI::App& app, int& status);
 void register_mcp(CLI::App& app, int& status);

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_view(app, status);
   windlass::cli::register_serve(app, status);
   windlass::cli::register_symbols(app, status);
+  windlass::cli::register_store(app, status);
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_mcp(app, status);

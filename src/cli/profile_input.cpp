@@ -63,7 +63,7 @@ std::optional<TimeSpan> range_of(const StoreFile& file, int& status) {
   const auto range = parse_range(file.range, static_cast<std::uint64_t>(now_ns));
   if (range) return range;
   say("windlass: {} is no range of times. Way out: {}@-1h, or {}@2026-11-27T14:05..2026-11-27T14:10\n", file.range,
-      file.path, file.path);
+      store::shown_place(file.path), store::shown_place(file.path));
   status = kUsage;
   return std::nullopt;
 }
@@ -103,11 +103,12 @@ std::optional<profile::Profile> read_store(const StoreFile& file, std::vector<st
     name_late(*profile, store->get());
     for (const store::Label& label : filter.labels)
       profile->comments.push_back(fmt::format("only {}={}", label.key, label.value));
-    if (!profile->samples.empty() || !say_missing(**store, file.path, filter)) return std::move(*profile);
+    if (!profile->samples.empty() || !say_missing(**store, store::shown_place(file.path), filter))
+      return std::move(*profile);
     status = kUsage;
     return std::nullopt;
   }
-  say_error(file.path, profile.error());
+  say_error(store::shown_place(file.path), profile.error());
   status = profile.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
   return std::nullopt;
 }

@@ -16,7 +16,8 @@ void register_serve(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("serve", "serve a store to browsers: services, times, flame graphs");
   command
       ->add_option("FILE", arguments->files,
-                   "stores that agent wrote, or folders of stores; or profiles, which are served as one store")
+                   "stores that agent wrote (files, folders of these, clickhouse:// URLs); or profiles, which are served "
+                   "as one store")
       ->required()
       ->type_name("FILE");
   command

@@ -207,7 +207,7 @@ class Answering {
     if (!profile) return Failure(profile.error());
     exporter::HtmlOptions options;
     if (served_.is_own && !choice_.value)
-      options.file = fmt::format("{}@{}", served_.paths.front(), text_of(choice_.span));
+      options.file = fmt::format("{}@{}", store::shown_place(served_.paths.front()), text_of(choice_.span));
     const auto written = exporter::write_page_data(*profile, out_, options);
     return written ? out_.finish() : written;
   }

@@ -52,11 +52,11 @@ std::optional<std::string> read_token(const std::string& path) {
 // As the user names it; the store of `files` otherwise.
 ServedStore served_store(const ServeArguments& arguments, const std::optional<ServedFiles>& files) {
   const std::size_t count = arguments.files.size();
-  const std::string& first = arguments.files.front();
+  const std::string first = store::shown_place(arguments.files.front());
   if (files) return {.paths = {files->store()}, .name = count == 1 ? first : std::to_string(count) + " files"};
   return {.paths = arguments.files,
           .name = count == 1 ? first : std::to_string(count) + " stores",
-          .is_own = count == 1 && store_file(first).has_value()};
+          .is_own = count == 1 && store_file(arguments.files.front()).has_value()};
 }
 
 // Says what cannot be opened. All is closed again: SQLite must not have a file open in a process and in a fork of it.

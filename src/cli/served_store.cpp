@@ -53,7 +53,7 @@ Expected<OpenedStores> open_served(const ServedStore& served) {
         stores.push_back(std::move(*store));
       } else {
         last = store.error();
-        opened.left_out.push_back(shown(file) + ": " + last.text());
+        opened.left_out.push_back(shown(store::shown_place(file)) + ": " + last.text());
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/durations.h"
+#include "profiler/store/open_store.h"
 
 namespace windlass::cli {
 namespace {
@@ -82,6 +83,11 @@ std::optional<StoreFile> store_file(const std::string& text) {
     return is_store({head.data(), static_cast<std::size_t>(file.gcount())});
   };
   const std::size_t mark = text.rfind('@');
+  if (store::is_clickhouse_url(text)) {
+    const std::size_t database = text.find('/', text.find("://") + 3);  // a mark before it belongs to the user
+    if (mark == std::string::npos || database == std::string::npos || mark < database) return StoreFile{text, {}};
+    return StoreFile{text.substr(0, mark), text.substr(mark + 1)};
+  }
   if (mark != std::string::npos && names_store(text.substr(0, mark)))
     return StoreFile{text.substr(0, mark), text.substr(mark + 1)};
   if (text != "-" && names_store(text)) return StoreFile{text, {}};

@@ -1,4 +1,4 @@
-// A store given as FILE, or FILE@RANGE: which of its times are read.
+// A store given as FILE or URL, or with @RANGE behind it: which of its times are read.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct TimeSpan {
 [[nodiscard]] std::optional<TimeSpan> parse_range(std::string_view text, std::uint64_t now_ns);
 
 struct StoreFile {
-  std::string path;
+  std::string path;   // or the URL
   std::string range;  // empty: all
 };
 // `text` as it was given to a command, if it names a store. A file whose name has an @ is found, too.

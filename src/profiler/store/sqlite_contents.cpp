@@ -94,19 +94,9 @@ Expected<void> Contents::add_set_labels(std::uint64_t set, const std::vector<std
 }
 
 Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t group) {
-  std::vector<Label> all{{std::string(kHostLabel), set.host},
-                         {std::string(kProcessLabel), set.process},
-                         {std::string(kPidLabel), std::to_string(set.pid)},
-                         {std::string(kTidLabel), std::to_string(set.tid)}};
-  constexpr std::size_t kAlways = 4;
-  if (set.thread) all.push_back({std::string(kThreadLabel), *set.thread});
-  const std::size_t own = all.size();
-  all.insert(all.end(), set.labels.begin(), set.labels.end());
-  ContentHash hash;
-  hash.add(std::uint64_t{set.thread.has_value()});
+  const std::vector<Label> all = all_labels(set);
   std::vector<std::uint64_t> ids;
   for (const Label& label : all) {
-    hash.add(label.key).add(label.value);
     for (const std::string* text : {&label.key, &label.value}) {
       const auto id = string(*text, group);
       if (!id) return id;
@@ -114,10 +104,10 @@ Expected<std::uint64_t> Contents::label_set(const LabelSet& set, std::uint64_t g
     }
   }
   std::string labels;
-  for (std::size_t i = 2 * own; i < ids.size(); ++i) put_uleb128(labels, ids[i]);
-  const std::uint64_t thread = set.thread ? ids[2 * kAlways + 1] : 0;
+  for (std::size_t i = 2 * (all.size() - set.labels.size()); i < ids.size(); ++i) put_uleb128(labels, ids[i]);
+  const std::uint64_t thread = set.thread ? ids[2 * kAlwaysLabels + 1] : 0;
   bool is_new = false;
-  const HashBytes key = hash.bytes();
+  const HashBytes key = hash_of(set, all);
   const auto id = tables_[kLabelSets].id_of(std::span<const std::byte>(key), group, [&](Statement& row) {
     is_new = true;
     row.bind(ids[1])
@@ -136,90 +126,65 @@ BatchContents::BatchContents(Contents& contents, const profile::Profile& profile
     : contents_(contents),
       profile_(profile),
       group_(group),
+      hashes_(profile),
       modules_(profile.modules.size()),
       functions_(profile.functions.size()),
       frames_(profile.locations.size()) {}
 
-Expected<BatchContents::Known> BatchContents::module(std::uint32_t index) {
-  if (index >= modules_.size()) return Known{};
-  Known& known = modules_[index];
-  if (known.id != 0) return known;
+Expected<std::uint64_t> BatchContents::module(std::uint32_t index) {
+  if (index >= modules_.size()) return std::uint64_t{0};
+  if (modules_[index] != 0) return modules_[index];
   const profile::Module& it = profile_.modules[index];
-  known.hash = ContentHash()
-                   .add(it.path)
-                   .add(it.build_id)
-                   .add(it.begin)
-                   .add(it.end)
-                   .add(it.file_offset)
-                   .add(std::uint64_t{it.pid})
-                   .add(std::uint64_t{it.is_kernel})
-                   .bytes();
-  const auto id =
-      contents_.tables_[kModules].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
-        row.bind(std::string_view(it.path)).bind(std::string_view(it.build_id)).bind(it.begin).bind(it.end);
-        row.bind(it.file_offset).bind(std::uint64_t{it.pid}).bind(std::uint64_t{it.is_kernel});
-      });
-  if (!id) return Failure(id.error());
-  known.id = *id;
-  return known;
+  const HashBytes hash = hashes_.module(index);
+  const auto id = contents_.tables_[kModules].id_of(std::span<const std::byte>(hash), group_, [&](Statement& row) {
+    row.bind(std::string_view(it.path)).bind(std::string_view(it.build_id)).bind(it.begin).bind(it.end);
+    row.bind(it.file_offset).bind(std::uint64_t{it.pid}).bind(std::uint64_t{it.is_kernel});
+  });
+  if (id) modules_[index] = *id;
+  return id;
 }
 
-Expected<BatchContents::Known> BatchContents::function(std::uint32_t index) {
-  if (index >= functions_.size()) return Known{};
-  Known& known = functions_[index];
-  if (known.id != 0) return known;
+Expected<std::uint64_t> BatchContents::function(std::uint32_t index) {
+  if (index >= functions_.size()) return std::uint64_t{0};
+  if (functions_[index] != 0) return functions_[index];
   const profile::Function& it = profile_.functions[index];
-  known.hash = ContentHash().add(it.name).add(it.system_name).add(it.file).add(std::uint64_t{it.start_line}).bytes();
-  const auto id =
-      contents_.tables_[kFunctions].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
-        row.bind(std::string_view(it.name)).bind(std::string_view(it.system_name)).bind(std::string_view(it.file));
-        row.bind(std::uint64_t{it.start_line});
-      });
-  if (!id) return Failure(id.error());
-  known.id = *id;
-  return known;
+  const HashBytes hash = hashes_.function(index);
+  const auto id = contents_.tables_[kFunctions].id_of(std::span<const std::byte>(hash), group_, [&](Statement& row) {
+    row.bind(std::string_view(it.name)).bind(std::string_view(it.system_name)).bind(std::string_view(it.file));
+    row.bind(std::uint64_t{it.start_line});
+  });
+  if (id) functions_[index] = *id;
+  return id;
 }
 
-Expected<BatchContents::Known> BatchContents::frame(std::uint32_t index) {
-  Known& known = frames_[index];
-  if (known.id != 0) return known;
+Expected<std::uint64_t> BatchContents::frame(std::uint32_t index) {
+  if (frames_[index] != 0) return frames_[index];
   const profile::Location& it = profile_.locations[index];
   const auto in = module(it.module);
   if (!in) return in;
-  ContentHash hash;
-  hash.add(std::uint64_t{in->id != 0})
-      .add(in->hash)
-      .add(it.address)
-      .add(it.function_begin)
-      .add(std::uint64_t{it.interpreted});
   std::string lines;
   for (const profile::Line& line : it.lines) {
     const auto of = function(line.function);
     if (!of) return of;
-    hash.add(std::uint64_t{of->id != 0}).add(of->hash).add(std::uint64_t{line.line});
-    put_uleb128(lines, of->id);
+    put_uleb128(lines, *of);
     put_uleb128(lines, line.line);
   }
-  known.hash = hash.bytes();
-  const auto id = contents_.tables_[kFrames].id_of(std::span<const std::byte>(known.hash), group_, [&](Statement& row) {
-    row.bind(in->id).bind(it.address).bind(it.function_begin).bind(std::uint64_t{it.interpreted}).bind(bytes_of(lines));
+  const HashBytes hash = hashes_.frame(index);
+  const auto id = contents_.tables_[kFrames].id_of(std::span<const std::byte>(hash), group_, [&](Statement& row) {
+    row.bind(*in).bind(it.address).bind(it.function_begin).bind(std::uint64_t{it.interpreted}).bind(bytes_of(lines));
   });
-  if (!id) return Failure(id.error());
-  known.id = *id;
-  return known;
+  if (id) frames_[index] = *id;
+  return id;
 }
 
 Expected<std::uint64_t> BatchContents::stack(const std::vector<std::uint32_t>& locations) {
-  ContentHash hash;
   std::string frames;
   for (const std::uint32_t location : locations) {
     const auto one = frame(location);
-    if (!one) return Failure(one.error());
-    hash.add(one->hash);
-    put_uleb128(frames, one->id);
+    if (!one) return one;
+    put_uleb128(frames, *one);
   }
-  hash.add(std::uint64_t{locations.size()});
-  const HashBytes key = hash.bytes();
+  const HashBytes key = hashes_.stack(locations);
   return contents_.tables_[kStacks].id_of(std::span<const std::byte>(key), group_,
                                           [&](Statement& row) { row.bind(bytes_of(frames)); });
 }

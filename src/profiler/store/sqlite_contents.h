@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/store/content_hash.h"
+#include "profiler/store/batch_hashes.h"
 #include "profiler/store/sqlite_database.h"
 #include "profiler/store/store.h"
 
@@ -70,18 +70,15 @@ class BatchContents {
   [[nodiscard]] Expected<std::uint64_t> stack(const std::vector<std::uint32_t>& locations);
 
  private:
-  struct Known {
-    std::uint64_t id = 0;  // 0: not looked for yet
-    HashBytes hash{};
-  };
-  [[nodiscard]] Expected<Known> module(std::uint32_t index);
-  [[nodiscard]] Expected<Known> function(std::uint32_t index);
-  [[nodiscard]] Expected<Known> frame(std::uint32_t index);
+  [[nodiscard]] Expected<std::uint64_t> module(std::uint32_t index);
+  [[nodiscard]] Expected<std::uint64_t> function(std::uint32_t index);
+  [[nodiscard]] Expected<std::uint64_t> frame(std::uint32_t index);
 
   Contents& contents_;
   const profile::Profile& profile_;
   std::uint64_t group_;
-  std::vector<Known> modules_, functions_, frames_;
+  BatchHashes hashes_;
+  std::vector<std::uint64_t> modules_, functions_, frames_;  // ids; 0: not looked for yet
 };
 
 }  // namespace windlass::store

@@ -9,6 +9,7 @@
 #include "profiler/export/stacks.h"
 #include "profiler/store/batch_rows.h"
 #include "profiler/store/sqlite_filter.h"
+#include "profiler/store/series_steps.h"
 #include "profiler/store/sqlite_lists.h"
 #include "profiler/store/sqlite_sums.h"
 
@@ -232,19 +233,17 @@ Expected<std::vector<std::string>> query_values(sqlite3* database, std::string_v
 
 Expected<std::vector<Series>> query_series(sqlite3* database, const Filter& filter, std::uint64_t from,
                                            std::uint64_t to, std::uint64_t step) {
-  if (step == 0 || to < from)
-    return fail(ErrorCode::kMalformed, "a range without a step, or one that ends before it begins", 0);
-  const std::uint64_t steps = (to - from) / step + ((to - from) % step != 0 ? 1 : 0);
-  if (steps > kMostSteps) return fail(ErrorCode::kLimit, "too many steps. Way out: longer ones", steps);
+  const auto steps = steps_of(from, to, step);
+  if (!steps) return Failure(steps.error());
   const auto events = all_events(database);
   if (!events) return Failure(events.error());
   std::map<std::uint64_t, Series> by_event;
   const auto all = each_sums(database, filter, from, to, step, [&](const SumsRow& row) -> Expected<void> {
     const auto event = events->find(row.event);
     const std::uint64_t at = (row.at - from) / step;
-    if (event == events->end() || at >= steps) return damaged();
+    if (event == events->end() || at >= *steps) return damaged();
     const auto [series, is_new] = by_event.try_emplace(event->first);
-    if (is_new) series->second = {event->second, std::vector<Sums>(steps)};
+    if (is_new) series->second = {event->second, std::vector<Sums>(*steps)};
     if (!add_to(series->second.steps[at], row.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, at);
     return {};
   });

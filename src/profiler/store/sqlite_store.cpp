@@ -1,4 +1,6 @@
 // A store in one file of SQLite: the machine's own.
+#include "profiler/store/sqlite_store.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "profiler/store/batch_rows.h"
-#include "profiler/store/open_store.h"
 #include "profiler/store/sqlite_contents.h"
 #include "profiler/store/sqlite_history.h"
 #include "profiler/store/sqlite_lists.h"
@@ -344,7 +345,7 @@ class SqliteStore final : public ProfileStore {
 
 }  // namespace
 
-Expected<std::unique_ptr<ProfileStore>> open_store(const std::string& path, const StoreOptions& options) {
+Expected<std::unique_ptr<ProfileStore>> open_sqlite(const std::string& path, const StoreOptions& options) {
   return SqliteStore::open(path, options);
 }
 

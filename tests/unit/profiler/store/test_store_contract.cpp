@@ -5,8 +5,10 @@
 #include <map>
 #include <string>
 
+#include "profiler/store/clickhouse_store.h"
 #include "profiler/store/open_store.h"
 #include "profiler/store/several_stores.h"
+#include "support/clickhouse_process.h"
 #include "support/store_contract.h"
 
 namespace windlass::testing {
@@ -70,7 +72,7 @@ TEST(SeveralStores, SamplesHaveTheirHost) {
   StoresOfHosts stores(files);
   for (const char* host : {"host-a", "host-b"})
     ASSERT_TRUE(stores.append(batch_at(0, events_profile(), host).batch()).value_or(false));
-  const auto read = store::read_profile(stores, {}, kStart, kStart + 1, true);
+  const auto read = store::read_profile(stores, {}, kStart, kStart + 1);
   ASSERT_TRUE(read.has_value()) << read.error().text();
   std::map<std::string, std::uint64_t> counts;
   for (const auto& sample : read->samples)
@@ -83,5 +85,28 @@ TEST(SeveralStores, SamplesHaveTheirHost) {
       store::read_profile(stores, {"", {{"host", "host-a"}}}, kStart, kStart + 1)->functions.size();
   EXPECT_EQ(read->functions.size(), functions) << "equal functions of two stores are one";
 }
+// One server for all; each store is a database.
+struct ClickhouseSubject {
+  static ClickhouseProcess* server() {
+    static const auto running = [] {
+      auto process = std::make_unique<ClickhouseProcess>(store_folder("windlass-clickhouse-"));
+      return process->start() ? std::move(process) : nullptr;
+    }();
+    return running.get();
+  }
+  static std::string not_here() { return clickhouse_program().empty() ? "no clickhouse-server, and apt has none" : ""; }
+  std::unique_ptr<store::ProfileStore> make() {
+    if (server() == nullptr) return nullptr;
+    static int made = 0;
+    const std::string url = server()->url("store" + std::to_string(made++));
+    const auto created = store::create_clickhouse(url, {});
+    EXPECT_TRUE(created.has_value()) << created.error().text();
+    auto opened = store::open_store(url, {.write = true, .keep = {}});
+    EXPECT_TRUE(opened.has_value()) << opened.error().text();
+    return opened ? std::move(*opened) : nullptr;
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Clickhouse, StoreContract, ClickhouseSubject);
 
 }  // namespace windlass::testing

@@ -1,0 +1,327 @@
+// The store in ClickHouse, over a real server: faults of the way and of the server, hostile names, and late symbols.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "profiler/store/batch_queue.h"
+#include "profiler/store/clickhouse_store.h"
+#include "profiler/store/clickhouse_wire.h"
+#include "support/clickhouse_process.h"
+#include "support/clickhouse_relay.h"
+#include "support/store_contract.h"
+
+namespace windlass::testing {
+namespace {
+
+using Mode = ClickhouseRelay::Mode;
+
+TEST(ClickhouseAddress, Urls) {
+  const auto parsed = [](const char* url) {
+    const auto address = store::ClickhouseAddress::parse(url);
+    return address ? address->http + " " + address->database : "error";
+  };
+  EXPECT_EQ(parsed("clickhouse://db.example"), "http://db.example:8123/ windlass");
+  EXPECT_EQ(parsed("clickhouse://db.example:9/prof"), "http://db.example:9/ prof");
+  EXPECT_EQ(parsed("clickhouses://u:p@[::1]/prof"), "https://u:p@[::1]:8443/ prof");
+  for (const char* wrong : {"http://a/", "clickhouse://", "clickhouse:///a", "clickhouse://a/b;c", "clickhouse://a/b/c",
+                            "clickhouse://a/1b", "clickhouse://u@/b", "clickhouse://a b/"})
+    EXPECT_EQ(parsed(wrong), "error") << wrong;
+}
+
+TEST(ClickhouseWire, TextsAreLiterals) {
+  EXPECT_EQ(store::sql_text("nginx-1.2"), "'nginx-1.2'");
+  EXPECT_EQ(store::sql_text(std::string_view("'\\\0\xff", 4)), "'\\x27\\x5c\\x00\\xff'");
+}
+
+TEST(ClickhouseWire, RowsThatEndEarlyAreNotGood) {
+  for (const std::string& bytes : {std::string("\x05"
+                                               "abc"),
+                                   std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), std::string("\x80")}) {
+    store::RowReader texts(bytes), lists(bytes);
+    (void)texts.text();
+    (void)lists.numbers<std::uint64_t>();
+    EXPECT_FALSE(texts.is_good());
+    EXPECT_FALSE(lists.is_good());
+  }
+}
+
+class ClickhouseFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (clickhouse_program().empty()) GTEST_SKIP() << "no clickhouse-server, and apt has none";
+    ASSERT_TRUE(server_.start());
+    relay_.emplace(server_.port());
+    ASSERT_TRUE(store::create_clickhouse(server_.url("faults"), {}).has_value());
+  }
+
+  std::unique_ptr<store::ProfileStore> through_relay() {
+    auto opened = store::open_clickhouse(server_.url("faults", relay_->port()), {.write = true, .keep = {}},
+                                         std::chrono::seconds(60));
+    EXPECT_TRUE(opened.has_value()) << opened.error().text();
+    return opened ? std::move(*opened) : nullptr;
+  }
+  std::unique_ptr<store::ProfileStore> direct() {
+    auto opened = store::open_clickhouse(server_.url("faults"), {.write = true, .keep = {}});
+    EXPECT_TRUE(opened.has_value()) << opened.error().text();
+    return opened ? std::move(*opened) : nullptr;
+  }
+  // What the server has is what was acknowledged, each once.
+  void expect_all(const StoreReference& reference) {
+    const auto store = direct();
+    ASSERT_NE(store, nullptr);
+    expect_same_answers(*store, reference, {}, kStart, kStart + 600 * kTenSeconds);
+    // The rollup has the same: whole minutes without labels.
+    const auto rollup = store->series({}, kStart, kStart + 600 * kTenSeconds, 6 * kTenSeconds);
+    ASSERT_TRUE(rollup.has_value());
+    std::map<std::string, std::map<std::uint64_t, store::Sums>> seen;
+    for (const auto& one : *rollup)
+      for (std::size_t i = 0; i < one.steps.size(); ++i)
+        if (one.steps[i] != store::Sums{}) seen[text_of(one.event)][i] = one.steps[i];
+    EXPECT_TRUE(seen == reference.series({}, kStart, kStart + 600 * kTenSeconds, 6 * kTenSeconds));
+    EXPECT_EQ(store->stacks({}, kStart, kStart + 600 * kTenSeconds)->lost,
+              reference.lost(kStart, kStart + 600 * kTenSeconds));
+  }
+
+  ClickhouseProcess server_{store_folder("windlass-clickhouse-faults-")};
+  std::optional<ClickhouseRelay> relay_;
+  RandomProfiles random_{11};
+};
+
+TEST_F(ClickhouseFaults, ALostAnswerCountsOnce) {
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  StoreReference reference;
+  const KeptBatch batch = batch_at(0, random_.make(60));
+  reference.append(batch);
+  relay_->set(Mode::kLoseAnswer);
+  EXPECT_FALSE(store->append(batch.batch()).has_value());
+  relay_->set(Mode::kPass);
+  const auto again = store->append(batch.batch());
+  ASSERT_TRUE(again.has_value()) << again.error().text();
+  EXPECT_FALSE(*again);
+  expect_all(reference);
+}
+
+TEST_F(ClickhouseFaults, HalfABatchIsNone) {
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  StoreReference reference;
+  const KeptBatch batch = batch_at(0, random_.make(300));
+  relay_->set(Mode::kCutBody);
+  EXPECT_FALSE(store->append(batch.batch()).has_value());
+  relay_->set(Mode::kPass);
+  expect_all(reference);
+  EXPECT_TRUE(store->append(batch.batch()).value_or(false));
+  reference.append(batch);
+  expect_all(reference);
+}
+
+TEST_F(ClickhouseFaults, AServerKilledInMidBatch) {
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  StoreReference reference;
+  store::BatchQueue queue(*store, 10);
+  relay_->on_cut = [this] { server_.stop(SIGKILL); };
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const KeptBatch batch = batch_at(i, random_.make(50));
+    reference.append(batch);
+    queue.add({batch.id, batch.begin_ns, batch.end_ns, batch.profile});
+    if (i == 2) relay_->set(Mode::kCutBody);
+    const bool flushed = queue.flush().has_value();
+    EXPECT_EQ(flushed, i < 2 || i > 3) << i;
+    if (i == 2) relay_->set(Mode::kPass);
+    if (i == 3) {
+      ASSERT_TRUE(server_.start());
+    }
+  }
+  EXPECT_EQ(queue.waiting(), 0u);
+  EXPECT_EQ(queue.dropped_samples(), 0u);
+  expect_all(reference);
+}
+
+TEST_F(ClickhouseFaults, AServerThatIsAwayForLongIsToldOfTheDropped) {
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  store::BatchQueue queue(*store, 3);
+  server_.stop(SIGKILL);
+  std::uint64_t samples = 0;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    KeptBatch batch = batch_at(i, random_.make(50));
+    batch.profile.lost = 0;
+    samples += profile::count_samples(batch.profile);
+    queue.add({batch.id, batch.begin_ns, batch.end_ns, std::move(batch.profile)});
+    EXPECT_FALSE(queue.flush().has_value());
+  }
+  ASSERT_TRUE(server_.start());
+  ASSERT_TRUE(queue.flush().has_value());
+  EXPECT_GT(queue.dropped_samples(), 0u);
+  EXPECT_EQ(queue.kept_samples() + queue.dropped_samples(), samples);
+  const auto reader = direct();
+  ASSERT_NE(reader, nullptr);
+  const auto stacks = reader->stacks({}, kStart, kStart + 600 * kTenSeconds);
+  ASSERT_TRUE(stacks.has_value());
+  EXPECT_EQ(stacks->lost, queue.dropped_samples());
+  std::uint64_t kept = 0;
+  for (const auto& stack : stacks->stacks) kept += stack.sums.count;
+  EXPECT_EQ(kept, queue.kept_samples());
+}
+
+TEST_F(ClickhouseFaults, AnswersThatAreNone) {
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  StoreReference reference;
+  const KeptBatch batch = batch_at(0, random_.make(50));
+  const std::string page = "<html>503</html>";
+  const auto answer = [](const std::string& head, const std::string& body) {
+    return "HTTP/1.1 " + head + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+           body;
+  };
+  for (const std::string& canned :
+       {answer("503 Service Unavailable", page), answer("429 Too Many Requests", ""), answer("200 OK", page),
+        answer("200 OK", ""), std::string("\x16\x03\x01 garbage"), std::string(),
+        answer("200 OK\r\nX-ClickHouse-Server-Display-Name: x", page),
+        answer("500 Internal Server Error", "Code: 243, e.displayText() = DB::Exception: Cannot reserve 1.00 MiB")}) {
+    relay_->canned = canned;
+    relay_->set(Mode::kAnswer);
+    const auto appended = store->append(batch.batch());
+    EXPECT_FALSE(appended.has_value()) << canned;
+    EXPECT_FALSE(store->stacks({}, kStart, kStart + 1).has_value()) << canned;
+    // All may be tried again: the queue drops none of them.
+    if (!appended) {
+      EXPECT_NE(appended.error().code, ErrorCode::kOutOfRange);
+      EXPECT_NE(appended.error().code, ErrorCode::kLimit);
+    }
+    relay_->set(Mode::kPass);
+    expect_all(reference);
+  }
+  EXPECT_TRUE(store->append(batch.batch()).value_or(false));
+  reference.append(batch);
+  expect_all(reference);
+}
+
+TEST_F(ClickhouseFaults, AServerThatIsSilent) {
+  auto opened = store::open_clickhouse(server_.url("faults", relay_->port()), {.write = true, .keep = {}},
+                                       std::chrono::milliseconds(300));
+  ASSERT_TRUE(opened.has_value()) << opened.error().text();
+  relay_->set(Mode::kSilent);
+  const KeptBatch batch = batch_at(0, random_.make(50));
+  const auto appended = (*opened)->append(batch.batch());
+  ASSERT_FALSE(appended.has_value());
+  EXPECT_EQ(appended.error().code, ErrorCode::kUnreadable) << appended.error().text();
+}
+
+TEST_F(ClickhouseFaults, AFullDisk) {
+  StoreReference reference;
+  server_.stop(SIGTERM);
+  ASSERT_TRUE(server_.start(2048));  // bytes of a file
+  const auto store = through_relay();
+  ASSERT_NE(store, nullptr);
+  const KeptBatch batch = batch_at(0, random_.make(4000));
+  const auto appended = store->append(batch.batch());
+  ASSERT_FALSE(appended.has_value());
+  EXPECT_EQ(appended.error().code, ErrorCode::kUnreadable) << appended.error().text();
+  server_.stop(SIGKILL);
+  ASSERT_TRUE(server_.start());
+  expect_all(reference);
+  const auto again = through_relay();
+  EXPECT_TRUE(again->append(batch.batch()).value_or(false));
+  reference.append(batch);
+  expect_all(reference);
+}
+
+TEST_F(ClickhouseFaults, NamesAreNoQueries) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  const std::string evil = "x' OR 1=1; DROP TABLE samples --\\'\n\t`\"{p:String}%27";
+  profile::Profile p = events_profile();
+  p.strings.insert(p.strings.end(), {evil, evil + "2"});
+  const auto text = static_cast<std::uint32_t>(p.strings.size() - 2);
+  p.label_sets.push_back({{text, text + 1}});
+  for (auto& sample : p.samples) {
+    sample.comm = text;
+    sample.labels = static_cast<std::uint32_t>(p.label_sets.size() - 1);
+  }
+  const KeptBatch batch = batch_at(0, std::move(p), evil), other = batch_at(1, events_profile(), "plain");
+  StoreReference reference;
+  for (const auto* one : {&batch, &other}) {
+    ASSERT_TRUE(store->append(one->batch()).value_or(false));
+    reference.append(*one);
+  }
+  const std::vector<store::Filter> filters = {{"", {{"host", evil}}},
+                                              {"", {{"thread", evil}}},
+                                              {"", {{"process", evil}}},
+                                              {"", {{evil, evil + "2"}}},
+                                              {evil, {}},
+                                              {"", {{"host", "' OR ''='"}}}};
+  for (const auto& filter : filters) {
+    expect_same_answers(*store, reference, filter, kStart, kStart + 9 * kTenSeconds);
+    expect_same_totals(*store, reference, evil, filter, kStart, kStart + 9 * kTenSeconds);
+  }
+  EXPECT_EQ(*store->labels(), reference.labels());
+  EXPECT_EQ(*store->values(evil), reference.values(evil));
+}
+
+TEST_F(ClickhouseFaults, ALateSymbolIsANewerRow) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  profile::Profile p = events_profile();
+  for (auto& location : p.locations) location.lines.clear();
+  const KeptBatch batch = batch_at(0, std::move(p));
+  ASSERT_TRUE(store->append(batch.batch()).value_or(false));
+  auto address = store::ClickhouseAddress::parse(server_.url("faults"));
+  store::ClickhouseServer server(std::move(*address));
+  ASSERT_TRUE(
+      server
+          .query("INSERT INTO frames SELECT frame, period, ver + 1, has_module, path, build_id, begin, end, "
+                 "file_offset, pid, is_kernel, address, function_begin, interpreted, ['late'], ['late'], ['l.c'], "
+                 "[toUInt32(1)], [toUInt32(7)], [toUInt8(1)] FROM frames")
+          .has_value());
+  // A frame that comes again without a name does not hide the name.
+  ASSERT_TRUE(direct()->append(batch_at(1, batch.profile).batch()).value_or(false));
+  const auto read = store::read_profile(*direct(), {}, kStart, kStart + 2 * kTenSeconds);
+  ASSERT_TRUE(read.has_value());
+  ASSERT_FALSE(read->locations.empty());
+  for (const auto& location : read->locations) {
+    ASSERT_EQ(location.lines.size(), 1u);
+    EXPECT_EQ(location.lines[0].line, 7u);
+  }
+  ASSERT_EQ(read->functions.size(), 1u);
+  EXPECT_EQ(read->functions[0].name, "late");
+}
+
+TEST_F(ClickhouseFaults, OldDaysArePruned) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  constexpr std::uint64_t kDayNs = 86'400'000'000'000;
+  for (std::uint64_t day = 0; day < 4; ++day) {
+    KeptBatch batch = batch_at(day, random_.make(30));
+    batch.begin_ns += day * kDayNs;
+    batch.end_ns += day * kDayNs;
+    ASSERT_TRUE(store->append(batch.batch()).value_or(false));
+  }
+  const std::uint64_t third = (kStart / kDayNs + 2) * 86'400;
+  const auto pruned = store::prune_clickhouse(server_.url("faults"), third);
+  ASSERT_TRUE(pruned.has_value()) << pruned.error().text();
+  EXPECT_EQ(*pruned, 2u);
+  EXPECT_EQ(store->stacks({}, 0, ~std::uint64_t{0})->intervals, 2u);
+  EXPECT_TRUE(store::read_profile(*store, {}, 0, ~std::uint64_t{0}).has_value());
+}
+
+TEST_F(ClickhouseFaults, WhatIsNoStore) {
+  EXPECT_EQ(store::open_clickhouse(server_.url("nothing"), {}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(store::open_clickhouse(server_.url("default"), {}).error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(store::create_clickhouse(server_.url("other"), {}).has_value());
+  ASSERT_TRUE(store::create_clickhouse(server_.url("other"), {}).has_value());  // again
+  auto address = store::ClickhouseAddress::parse(server_.url("other"));
+  store::ClickhouseServer server(std::move(*address));
+  ASSERT_TRUE(server.query("INSERT INTO windlass_store VALUES (77, 0)").has_value());
+  EXPECT_EQ(store::open_clickhouse(server_.url("other"), {}).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(store::create_clickhouse(server_.url("other"), {}).error().code, ErrorCode::kUnsupported);
+  const auto reader = store::open_clickhouse(server_.url("faults"), {});
+  EXPECT_EQ((*reader)->append(batch_at(0, events_profile()).batch()).error().code, ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace windlass::testing
