@@ -70,8 +70,11 @@ add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,l
 # SQLite would be more than a megabyte of this file, which is to stay below ten: it has no store.
 target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/store/no_store.cpp ${PROJECT_SOURCE_DIR}/src/cli/no_serve.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/no_symbols.cpp)
+# Nor has it libcurl, which would have to be opened, or the compressor of zstd.
+target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_libcurl.cpp
+  ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_zstd.cpp)
 set(static_parts "")
-foreach(part windlass_store windlass_agent windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
+foreach(part windlass_store windlass_spool windlass_transport windlass_agent windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
   list(APPEND static_parts $<TARGET_FILE:${part}>)
   add_dependencies(windlass-static ${part})
 endforeach()

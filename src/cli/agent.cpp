@@ -1,4 +1,4 @@
-// windlass agent: records all the time, into a store.
+// windlass agent: records all the time, into a store, to a collector of OpenTelemetry, or both.
 #include <malloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include "base/monotonic.h"
 #include "cli/agent_metrics.h"
 #include "cli/agent_options.h"
+#include "cli/agent_otlp.h"
 #include "cli/agent_writer.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
@@ -40,7 +41,8 @@ namespace {
 // Samples leave the recorder so often, and are forgotten there so often.
 constexpr double kLongestPart = 10, kLongestKept = 60;  // seconds
 constexpr double kPartsKept = 6;
-constexpr std::uint64_t kNamesIdle = 6;  // parts in which a file had no new address: then it is closed
+constexpr std::chrono::seconds kSendingRest{5};  // batches that wait at the end are sent for so long
+constexpr std::uint64_t kNamesIdle = 6;          // parts in which a file had no new address: then it is closed
 
 std::uint64_t nanoseconds(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
@@ -76,12 +78,16 @@ class AgentTotals {
   // What still waits is dropped if another recording begins.
   void end(AgentWriter& writer, bool drop_waiting) {
     StoreCounters last = writer.counters();
-    if (drop_waiting) last.dropped += writer.queue().waiting_samples();
+    if (drop_waiting) last.dropped += writer.waiting_samples();
     stored_ = with(last);
   }
+  // The same of an OTLP server; what waits is on disk.
+  void count(const OtlpNumbers& now) { metrics_.set(with(now)); }
+  void end(const OtlpNumbers& last) { sent_ = with(last); }
   [[nodiscard]] bool has_begun() const { return before_.recordings != 0; }
   [[nodiscard]] std::uint64_t samples() const { return before_.samples; }
   [[nodiscard]] const StoreCounters& stored() const { return stored_; }
+  [[nodiscard]] const OtlpNumbers& sent() const { return sent_; }
 
  private:
   [[nodiscard]] AgentCounters with(profiler::Recorder& recorder) const {
@@ -107,15 +113,54 @@ class AgentTotals {
     return now;
   }
 
+  [[nodiscard]] OtlpNumbers with(OtlpNumbers now) const {
+    now.batches += sent_.batches;
+    now.samples += sent_.samples;
+    now.dropped_batches += sent_.dropped_batches;
+    now.dropped_samples += sent_.dropped_samples;
+    now.torn_batches += sent_.torn_batches;
+    now.retries += sent_.retries;
+    now.unsure += sent_.unsure;
+    now.rejected_profiles += sent_.rejected_profiles;
+    now.warnings += sent_.warnings;
+    return now;
+  }
+
   AgentMetrics& metrics_;
   AgentCounters before_;
   StoreCounters stored_;
+  OtlpNumbers sent_;
 };
 
-int say_end(const AgentTotals& totals, std::size_t waiting, const std::string& store) {
+// Where samples go, as messages name that place.
+std::string place_of(const AgentArguments& arguments) {
+  const std::string url = transport::url_shown(arguments.otlp.url);
+  if (arguments.store.empty()) return url;
+  const std::string store = store::shown_place(arguments.store);
+  return arguments.otlp.url.empty() ? store : fmt::format("{} and {}", store, url);
+}
+
+// True: no sample was dropped.
+bool say_sent(const AgentTotals& totals, const OtlpArguments& otlp) {
+  const OtlpNumbers& sent = totals.sent();
+  say("windlass: {} of {} samples were sent to {}, in {} batches\n", sent.samples, totals.samples(),
+      transport::url_shown(otlp.url), sent.batches);
+  if (sent.waiting_batches != 0)
+    say("windlass: {} batches wait in {}. The next agent with this spool sends them\n", sent.waiting_batches,
+        otlp.spool);
+  if (sent.unsure != 0)
+    say("windlass: {} requests had no answer, so that the server may have batches twice\n", sent.unsure);
+  if (sent.dropped_batches == 0 && sent.rejected_profiles == 0 && sent.torn_batches == 0) return true;
+  say("windlass: {} samples of {} batches were dropped, {} batches were damaged, and the server rejected {} profiles\n",
+      sent.dropped_samples, sent.dropped_batches, sent.torn_batches, sent.rejected_profiles);
+  return false;
+}
+
+int say_stored(const AgentTotals& totals, std::size_t waiting, const std::string& store) {
   const StoreCounters& stored = totals.stored();
-  say("windlass: {} of {} samples are in {}, of {} intervals\n", stored.samples, totals.samples(), store,
-      stored.intervals);
+  if (!store.empty())
+    say("windlass: {} of {} samples are in {}, of {} intervals\n", stored.samples, totals.samples(), store,
+        stored.intervals);
   if (waiting == 0 && stored.dropped == 0) return kDone;
   say("windlass: {} samples were dropped, and {} intervals could not be written. Way out: free space, or another file "
       "with --store\n",
@@ -123,8 +168,14 @@ int say_end(const AgentTotals& totals, std::size_t waiting, const std::string& s
   return kRefused;
 }
 
+int say_end(const AgentTotals& totals, std::size_t waiting, const AgentArguments& arguments) {
+  const int status = say_stored(totals, waiting, store::shown_place(arguments.store));
+  if (arguments.otlp.url.empty()) return status;
+  return say_sent(totals, arguments.otlp) ? status : kRefused;
+}
+
 // Records on this thread, and writes on another one. The status; nothing: SIGHUP has ended the recording.
-std::optional<int> record_into(store::ProfileStore& store, const AgentArguments& arguments,
+std::optional<int> record_into(store::ProfileStore* store, AgentOtlp* otlp, const AgentArguments& arguments,
                                profiler::Recorder& recorder, StopSignals& signals, AgentTotals& totals) {
   std::optional<QuickNames> names;
   const auto name = [&](profile::Profile& profile) {
@@ -138,13 +189,18 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
                       .interval_ns = nanoseconds(arguments.interval),
                       .scales = scales_of(recorder.options().events),
                       .counted = [&](const StoreCounters& counters) { totals.count(counters); },
-                      .counts_history = !store::is_clickhouse_url(arguments.store)});
+                      .counts_history = !store::is_clickhouse_url(arguments.store),
+                      .closed =
+                          [&](const store::OwnedBatch& batch) {
+                            if (otlp != nullptr) otlp->add(batch);
+                          }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
   profiler::Recorder::Hooks hooks;
   hooks.progress = [&, ready = false](const profiler::RecordingProgress&) mutable {
     if (!std::exchange(ready, true)) notify_manager("READY=1");
     if (watchdog) notify_manager("WATCHDOG=1");
+    if (otlp != nullptr) totals.count(otlp->numbers());
     totals.count(recorder);
   };
   hooks.second = [&](profile::Profile&& part) {
@@ -162,8 +218,12 @@ std::optional<int> record_into(store::ProfileStore& store, const AgentArguments&
   writes.join();
   totals.end(recorder);
   totals.end(writer, reload);
+  if (otlp != nullptr) {
+    otlp->end(reload ? std::chrono::milliseconds(0) : kSendingRest);
+    totals.end(otlp->numbers());
+  }
   if (reload) return std::nullopt;
-  const int status = say_end(totals, writer.queue().waiting(), store::shown_place(arguments.store));
+  const int status = say_end(totals, writer.waiting(), arguments);
   if (!run) return refuse_recording("agent", run.error(), false);
   if (recorder.command() != nullptr) (void)command_status(*recorder.command());
   return status;
@@ -187,10 +247,23 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   if (arguments.host.empty()) arguments.host = this_host();
   totals.set_store(store::shown_place(arguments.store));
   const store::History keep{.age_ns = nanoseconds(arguments.keep), .bytes = arguments.keep_size};
-  auto store = store::open_store(arguments.store, {.write = true, .keep = keep});
-  if (!store) {
-    say_error(store::shown_place(arguments.store), store.error());
-    return not_begun(kRefused);
+  std::unique_ptr<store::ProfileStore> store;
+  if (!arguments.store.empty()) {
+    auto opened = store::open_store(arguments.store, {.write = true, .keep = keep});
+    if (!opened) {
+      say_error(store::shown_place(arguments.store), opened.error());
+      return not_begun(kRefused);
+    }
+    store = *std::move(opened);
+  }
+  std::unique_ptr<AgentOtlp> otlp;
+  if (!arguments.otlp.url.empty()) {
+    auto opened = AgentOtlp::open(arguments.otlp, arguments.host);
+    if (!opened) {
+      say_error(arguments.otlp.spool, opened.error());
+      return not_begun(kRefused);
+    }
+    otlp = *std::move(opened);
   }
   std::optional<EndedBySignal> starting;  // the first one; another recording ends before its first round
   if (!totals.has_begun())
@@ -202,9 +275,8 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   if (!(*recorder)->limits().empty())
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   for (const std::string& remark : (*recorder)->remarks()) say("windlass: {}\n", remark);
-  say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()),
-      store::shown_place(arguments.store));
-  return {.status = record_into(**store, arguments, **recorder, signals, totals), .has_begun = true};
+  say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()), place_of(arguments));
+  return {.status = record_into(store.get(), otlp.get(), arguments, **recorder, signals, totals), .has_begun = true};
 }
 
 // Until the end. What a file of options cannot be used for leaves those options as they were.
@@ -278,7 +350,7 @@ int agent(const CLI::App& command, const AgentArguments& given) {
 
 void register_agent(CLI::App& app, int& status) {
   auto arguments = std::make_shared<AgentArguments>();
-  CLI::App* command = app.add_subcommand("agent", "record all the time, into a store that report and view read");
+  CLI::App* command = app.add_subcommand("agent", "record all the time, into a store or to an OpenTelemetry collector");
   add_agent_options(*command, *arguments);
   command->callback([arguments, command, &status] { status = agent(*command, *arguments); });
 }

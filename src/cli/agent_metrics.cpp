@@ -65,23 +65,25 @@ double seconds_ago(std::uint64_t unix_ns) {
   return unix_ns == 0 ? 0 : now - static_cast<double>(unix_ns) * 1e-9;
 }
 
-void put_losses(MetricsText& text, const AgentCounters& counters, const StoreCounters& store) {
+void put_losses(MetricsText& text, const AgentCounters& counters, const StoreCounters& store, const OtlpNumbers* otlp) {
   text.family("lost_samples_total", "counter", "Samples that were lost.");
   text.value("reason", "ring_full", counters.lost_ring);
   text.value("reason", "wait_maps_full", counters.lost_waits);
   text.value("reason", "stack_event_lost", counters.lost_stacks);
   text.value("reason", "not_stored", store.dropped);
+  if (otlp != nullptr) text.value("reason", "not_sent", otlp->dropped_samples);
   text.single("lost_process_events_total", "counter", "Starts and ends of processes that were not reported.",
               counters.lost_process_events);
   text.single("samples_without_thread_labels_total", "counter", "Samples whose labels of threads were lost.",
               counters.lost_labels);
 }
 
-void put_bounds(MetricsText& text, const AgentCounters& counters, const StoreCounters& store) {
+void put_bounds(MetricsText& text, const AgentCounters& counters, const StoreCounters& store, const OtlpNumbers* otlp) {
   const auto each = [&](const auto& put) {
     for (const AgentCounters::Bound& bound : counters.bounds) put(bound.name, bound.used, bound.most);
     put("waiting_parts", store.waiting_parts, store.most_waiting_parts);
     put("waiting_intervals", store.waiting_intervals, store.most_waiting_intervals);
+    if (otlp != nullptr) put("otlp_spool_bytes", otlp->spool_bytes, otlp->most_spool_bytes);
   };
   text.family("bound_used", "gauge", "How much of a bound of the agent is used.");
   each([&](std::string_view name, std::uint64_t used, std::uint64_t) { text.value("bound", name, used); });
@@ -101,6 +103,23 @@ void put_store(MetricsText& text, const StoreCounters& store, const std::string&
   text.single("store_newest_seconds", "gauge", "Age of the end of the newest interval.", seconds_ago(store.newest_ns));
 }
 
+void put_otlp(MetricsText& text, const OtlpNumbers& otlp) {
+  text.single("otlp_sent_batches_total", "counter", "Batches that the OTLP server has taken.", otlp.batches);
+  text.single("otlp_sent_samples_total", "counter", "Samples of these batches.", otlp.samples);
+  text.single("otlp_waiting_batches", "gauge", "Batches on disk that wait for the OTLP server.", otlp.waiting_batches);
+  text.single("otlp_dropped_batches_total", "counter", "Batches without room on disk, or that the OTLP server refused.",
+              otlp.dropped_batches);
+  text.single("otlp_torn_batches_total", "counter", "Batches on disk that a crash has damaged.", otlp.torn_batches);
+  text.single("otlp_retries_total", "counter", "Tries to send after which the batch waits.", otlp.retries);
+  text.single("otlp_failures_in_a_row", "gauge", "How many of these since the OTLP server took a batch.",
+              otlp.failures);
+  text.single("otlp_unanswered_requests_total", "counter",
+              "Requests whose answer did not come: the OTLP server may have the batch twice.", otlp.unsure);
+  text.single("otlp_rejected_profiles_total", "counter",
+              "Profiles that the OTLP server rejected of batches that it took.", otlp.rejected_profiles);
+  text.single("otlp_warnings_total", "counter", "Remarks of the OTLP server on batches that it took.", otlp.warnings);
+}
+
 }  // namespace
 
 std::string AgentMetrics::text() const {
@@ -112,9 +131,11 @@ std::string AgentMetrics::text() const {
               counters_.recordings);
   text.single("samples_total", "counter", "Samples that were taken.", counters_.samples);
   text.single("truncated_samples_total", "counter", "Samples whose stacks are not whole.", counters_.truncated);
-  put_losses(text, counters_, store_);
-  put_bounds(text, counters_, store_);
-  put_store(text, store_, path_);
+  const OtlpNumbers* otlp = otlp_ ? &*otlp_ : nullptr;
+  put_losses(text, counters_, store_, otlp);
+  put_bounds(text, counters_, store_, otlp);
+  if (!path_.empty()) put_store(text, store_, path_);
+  if (otlp != nullptr) put_otlp(text, *otlp);
   text.single("resident_bytes", "gauge", "Memory of the agent, with the tables that the kernel shares.",
               resident_bytes());
   text.single("cpu_seconds_total", "counter", "CPU time of the agent.", cpu_seconds());

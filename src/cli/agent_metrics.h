@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,17 @@ struct StoreCounters {
   std::uint64_t oldest_ns = 0, newest_ns = 0;  // Unix times of what the store has; 0: nothing
 };
 
+// Of the batches that go to an OTLP server.
+struct OtlpNumbers {
+  // Since the agent's start.
+  std::uint64_t batches = 0, samples = 0;  // that the server has taken
+  std::uint64_t dropped_batches = 0, dropped_samples = 0, torn_batches = 0;
+  std::uint64_t retries = 0, unsure = 0, rejected_profiles = 0, warnings = 0;
+  // Now.
+  std::uint64_t failures = 0;  // in a row
+  std::uint64_t waiting_batches = 0, spool_bytes = 0, most_spool_bytes = 0;
+};
+
 // Written by the threads of the agent, read by that which serves.
 class AgentMetrics {
  public:
@@ -43,14 +55,19 @@ class AgentMetrics {
     const std::scoped_lock lock(mutex_);
     store_ = counters;
   }
+  void set(const OtlpNumbers& numbers) {
+    const std::scoped_lock lock(mutex_);
+    otlp_ = numbers;
+  }
   // Prometheus's text format, version 0.0.4. Also the memory and CPU time of this process, and the size of the store.
   [[nodiscard]] std::string text() const;
 
  private:
   mutable std::mutex mutex_;
-  std::string path_;  // of the store; under the mutex, as the two below
+  std::string path_;  // of the store; under the mutex, as those below
   AgentCounters counters_;
   StoreCounters store_;
+  std::optional<OtlpNumbers> otlp_;  // nothing: no OTLP server was named
 };
 
 }  // namespace windlass::cli

@@ -51,6 +51,48 @@ void add_store_options(CLI::App& command, AgentArguments& to) {
       ->type_name("BYTES");
 }
 
+void add_otlp_options(CLI::App& command, OtlpArguments& to) {
+  command
+      .add_option(
+          "--otlp", to.url,
+          "send the samples to an OpenTelemetry collector: http://HOST:4318, https://, grpc://HOST:4317, grpcs://")
+      ->check([](const std::string& text) {
+        const auto place = transport::otlp_place(text);
+        return place ? std::string() : std::string(place.error().what);
+      })
+      ->type_name("URL");
+  command
+      .add_option("--otlp-header", to.headers,
+                  "a header of each request; may be repeated. In a file of options other users cannot read the value")
+      ->check([](const std::string& text) {
+        return header_of(text).first.empty() ? fmt::format("{} is no KEY=VALUE", text) : std::string();
+      })
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  const auto add_file = [&command](const char* name, std::string& path, const char* help) {
+    command.add_option(name, path, help)->type_name("FILE");
+  };
+  add_file("--otlp-token-file", to.token_file, "the first line of this file is sent as a bearer token");
+  add_file("--otlp-ca", to.ca, "certificates of the CA that has signed the server's, in PEM");
+  add_file("--otlp-certificate", to.certificate, "the certificate of this client, in PEM");
+  add_file("--otlp-key", to.key, "the key of this client's certificate, in PEM");
+  command.add_option("--otlp-compression", to.compression, "gzip, zstd or none (gzip)")
+      ->check(CLI::IsMember({"gzip", "zstd", "none"}))
+      ->type_name("HOW");
+  add_duration(command, "--otlp-timeout", to.timeout, "a request is given up after so long (10s)");
+  command
+      .add_option("--otlp-spool", to.spool, "a folder for batches that wait for the server; STORE.otlp if not given")
+      ->type_name("FOLDER");
+  command
+      .add_option_function<std::string>(
+          "--otlp-spool-size", [&to](const std::string& text) { to.spool_size = parse_bytes(text).value_or(0); },
+          "the oldest batches are dropped so that the folder stays below this size (256M)")
+      ->check([](const std::string& text) {
+        return parse_bytes(text) ? std::string() : fmt::format("{} is no number of bytes, such as 100M or 2G", text);
+      })
+      ->type_name("BYTES");
+}
+
 // An application with the agent's options alone.
 struct Probe {
   explicit Probe(AgentArguments& to) { add_agent_options(app, to); }
@@ -121,6 +163,7 @@ std::expected<std::string, std::string> read_config(const std::string& path) {
 void add_agent_options(CLI::App& command, AgentArguments& to) {
   to.recorder.frequency = kAgentFrequency;
   add_store_options(command, to);
+  add_otlp_options(command, to.otlp);
   command
       .add_option("--config", to.config,
                   "a file of these options, a line each, as \"keep = 3d\"; SIGHUP reads the file again")
@@ -184,7 +227,12 @@ std::expected<AgentArguments, std::string> agent_arguments(const CLI::App& comma
     if (!wrong.empty()) return std::unexpected(config.empty() ? wrong : fmt::format("{}: {}", config, wrong));
   }
   arguments.config = config;
-  if (arguments.store.empty()) return std::unexpected("--store is missing. Way out: --store FILE");
+  if (arguments.store.empty() && arguments.otlp.url.empty())
+    return std::unexpected("neither --store nor --otlp is given. Way out: --store FILE, or --otlp URL");
+  if (arguments.otlp.spool.empty() && !arguments.otlp.url.empty()) {
+    if (arguments.store.empty()) return std::unexpected("--otlp-spool is missing. Way out: --otlp-spool FOLDER");
+    arguments.otlp.spool = arguments.store + ".otlp";
+  }
   return arguments;
 }
 

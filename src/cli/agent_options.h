@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/agent_otlp.h"
 #include "cli/event_options.h"
 #include "profiler/samples/recorder.h"
 
@@ -17,6 +18,7 @@ struct AgentArguments {
   profiler::RecorderOptions recorder;
   EventArguments events;
   std::string store, host, config, metrics;
+  OtlpArguments otlp;                                // without a URL: no server
   double interval = 10;                              // seconds
   double keep = 7 * 86400.0;                         // seconds
   std::uint64_t keep_size = std::uint64_t{2} << 30;  // bytes

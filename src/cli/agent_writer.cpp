@@ -69,15 +69,17 @@ void AgentWriter::gather(Part&& part) {
 void AgentWriter::close_interval() {
   interval_->start_unix_ns = begin_ns_;
   const std::uint64_t samples = profile::count_samples(*interval_, options_.scales);
-  queue_.add(
-      {{options_.host, options_.start_unix_ns, sequence_++}, begin_ns_, end_ns_, std::move(*interval_), samples});
+  store::OwnedBatch batch{
+      {options_.host, options_.start_unix_ns, sequence_++}, begin_ns_, end_ns_, std::move(*interval_), samples};
   interval_.reset();
+  if (options_.closed) options_.closed(batch);
+  if (queue_) queue_->add(std::move(batch));
   write();
 }
 
 // A store that takes nothing is said once, and again when it has taken something in between.
 void AgentWriter::write() {
-  const auto written = queue_.flush();
+  const auto written = queue_ ? queue_->flush() : Expected<void>();
   if (!written) ++refusals_;
   if (!written && !std::exchange(told_, true)) say_error("agent", written.error());
   if (const std::uint64_t dropped = dropped_samples(); std::exchange(told_dropped_, dropped) != dropped)
@@ -88,19 +90,19 @@ void AgentWriter::write() {
 
 std::uint64_t AgentWriter::dropped_samples() {
   const std::scoped_lock lock(mutex_);
-  return dropped_ + queue_.dropped_samples();
+  return dropped_ + (queue_ ? queue_->dropped_samples() : 0);
 }
 
 StoreCounters AgentWriter::counters() {
-  StoreCounters now{.samples = queue_.kept_samples(),
-                    .intervals = queue_.kept_batches(),
+  StoreCounters now{.samples = queue_ ? queue_->kept_samples() : 0,
+                    .intervals = queue_ ? queue_->kept_batches() : 0,
                     .dropped = dropped_samples(),
                     .refusals = refusals_,
-                    .waiting_intervals = queue_.waiting(),
+                    .waiting_intervals = waiting(),
                     .most_waiting_parts = kMostParts,
                     .most_waiting_intervals = kMostBatches};
-  if (options_.counts_history) {
-    if (const auto extent = store_.extent(); extent && *extent) {
+  if (store_ != nullptr && options_.counts_history) {
+    if (const auto extent = store_->extent(); extent && *extent) {
       now.oldest_ns = (*extent)->begin_ns;
       now.newest_ns = (*extent)->end_ns;
     }
@@ -111,7 +113,7 @@ StoreCounters AgentWriter::counters() {
 }
 
 void AgentWriter::write_rest() {
-  for (int tries = 0; tries < kLastTries && queue_.waiting() != 0; ++tries) {
+  for (int tries = 0; tries < kLastTries && waiting() != 0; ++tries) {
     if (tries != 0) std::this_thread::sleep_for(1s);
     write();
   }

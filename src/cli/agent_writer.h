@@ -24,6 +24,8 @@ struct AgentWriterOptions {
   // Called on the thread of run() whenever the store has been tried; empty: not.
   std::function<void(const StoreCounters&)> counted{};
   bool counts_history = true;  // false: the store is that of many machines, whose times are not this agent's to count
+  // Called on the thread of run() with each interval, before the store has the interval; empty: not.
+  std::function<void(const store::OwnedBatch&)> closed{};
 };
 
 class AgentWriter {
@@ -32,9 +34,12 @@ class AgentWriter {
   static constexpr std::size_t kMostParts = 60;    // that wait for names
   static constexpr std::size_t kMostBatches = 60;  // that wait for the store
 
-  // `store` must outlive the writer. `name` is called on the thread of run().
-  AgentWriter(store::ProfileStore& store, Name name, const AgentWriterOptions& options)
-      : name_(std::move(name)), options_(options), store_(store), queue_(store, kMostBatches) {}
+  // `store` must outlive the writer; null: intervals go to AgentWriterOptions::closed alone. `name` is called on the
+  // thread of run().
+  AgentWriter(store::ProfileStore* store, Name name, const AgentWriterOptions& options)
+      : name_(std::move(name)), options_(options), store_(store) {
+    if (store != nullptr) queue_.emplace(*store, kMostBatches);
+  }
 
   // ---- by the thread that records
 
@@ -49,8 +54,9 @@ class AgentWriter {
   void run();
   // On the thread of run(), or after it.
   [[nodiscard]] StoreCounters counters();
-  // After run().
-  [[nodiscard]] const store::BatchQueue& queue() const { return queue_; }
+  // After run(): intervals that the store has not taken, and their samples.
+  [[nodiscard]] std::size_t waiting() const { return queue_ ? queue_->waiting() : 0; }
+  [[nodiscard]] std::uint64_t waiting_samples() const { return queue_ ? queue_->waiting_samples() : 0; }
   [[nodiscard]] std::uint64_t dropped_samples();
 
  private:
@@ -66,8 +72,8 @@ class AgentWriter {
 
   Name name_;
   AgentWriterOptions options_;
-  store::ProfileStore& store_;
-  store::BatchQueue queue_;
+  store::ProfileStore* store_;
+  std::optional<store::BatchQueue> queue_;  // nothing: no store
 
   std::mutex mutex_;
   std::condition_variable changed_;

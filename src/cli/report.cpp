@@ -37,6 +37,7 @@
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
 #include "profiler/export/thread_lines.h"
+#include "profiler/transport/otlp_request.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -50,7 +51,7 @@ struct ReportArguments {
   std::string label;
   AnnotateArguments annotate;
   bool html = false, folded = false, speedscope = false, firefox = false, chrome = false, json = false, csv = false;
-  bool pprof = false, diff = false;
+  bool pprof = false, otlp = false, diff = false;
   exporter::Normalise normalise = exporter::Normalise::kSamples;
   std::size_t functions = exporter::ReportOptions{}.functions;
   std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
@@ -105,6 +106,10 @@ Expected<void> write(const ReportArguments& options, const Chosen& what, TextWri
   if (options.json) return exporter::write_json(profile, out, value);
   if (options.csv) return exporter::write_csv(profile, out, value);
   if (options.pprof) return exporter::write_pprof(profile, out);
+  if (options.otlp) {
+    out.text(transport::otlp_request(profile, {}));
+    return out.finish();
+  }
   return exporter::write_report(profile, out,
                                 {.value = value,
                                  .label = options.label,
@@ -184,10 +189,14 @@ int end_of(const Expected<void>& written, const std::string& file) {
 
 // False: says on stderr which options do not go together.
 bool go_together(const ReportArguments& options) {
-  const bool has_form =
-      options.speedscope || options.firefox || options.chrome || options.pprof || !options.label.empty();
+  const bool has_form = options.speedscope || options.firefox || options.chrome || options.pprof || options.otlp ||
+                        !options.label.empty();
   if (options.pprof && ::isatty(STDOUT_FILENO) == 1) {
     say("windlass: report --pprof writes a compressed file, which a terminal cannot show. Way out: > FILE.pb.gz\n");
+    return false;
+  }
+  if (options.otlp && ::isatty(STDOUT_FILENO) == 1) {
+    say("windlass: report --otlp writes bytes, which a terminal cannot show. Way out: > FILE\n");
     return false;
   }
   if (options.annotate.wanted() && (has_form || options.html || options.folded || options.csv || options.diff)) {
@@ -261,6 +270,7 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--chrome", options->chrome, "what threads did when, for ui.perfetto.dev and chrome://tracing");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
   forms->add_flag("--pprof", options->pprof, "a profile as record writes it, with what the options choose");
+  forms->add_flag("--otlp", options->otlp, "the body of a request to an OpenTelemetry collector (OTLP profiles)");
   forms->add_flag("--csv", options->csv, "the functions as comma-separated values");
   forms->add_option("--label", options->label, "shares of all values of this label; KEY may also be comm, pid or tid")
       ->type_name("KEY");

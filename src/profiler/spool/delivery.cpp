@@ -55,7 +55,8 @@ bool Delivery::rest(Step step, milliseconds wait) {
   const bool was_stopped = until_.has_value();
   for (;;) {
     if (until_) {
-      if (step == Step::kIdle || Clock::now() >= *until_) return false;
+      if (Clock::now() >= *until_) return false;
+      if (step == Step::kIdle) return std::exchange(appended_, false);  // both may have come since the last step
       if (!was_stopped) return true;
       if (due >= *until_) return false;
     }

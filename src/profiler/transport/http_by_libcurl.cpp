@@ -121,8 +121,10 @@ class Opened final : public Libcurl {
     for (const auto& [name, value] : request.headers)
       headers_ = calls_.append(headers_, (value.empty() ? name + ";" : name + ": " + value).c_str());
     calls_.setopt(easy_, CURLOPT_HTTPHEADER, headers_);
-    if (request.http2_prior_knowledge)
+    if (request.http2_prior_knowledge) {
       calls_.setopt(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE));
+      calls_.setopt(easy_, CURLOPT_FORBID_REUSE, 1L);  // libcurl 7.88 fails on such a connection the second time
+    }
     if (!request.tls.ca.empty()) calls_.setopt(easy_, CURLOPT_CAINFO, request.tls.ca.c_str());
     if (!request.tls.certificate.empty()) calls_.setopt(easy_, CURLOPT_SSLCERT, request.tls.certificate.c_str());
     if (!request.tls.key.empty()) calls_.setopt(easy_, CURLOPT_SSLKEY, request.tls.key.c_str());

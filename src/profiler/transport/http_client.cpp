@@ -173,7 +173,7 @@ Failure curl_failure(int code) {
       {92, "the server broke a stream of HTTP/2"},
   });
   const auto* known = std::ranges::find(kTexts, code, &Text::code);
-  return fail(ErrorCode::kSystem, known != kTexts.end() ? known->what : "libcurl failed", 0,
+  return fail(ErrorCode::kUnreadable, known != kTexts.end() ? known->what : "libcurl failed", 0,
               static_cast<std::uint64_t>(code));
 }
 

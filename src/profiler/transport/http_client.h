@@ -44,7 +44,8 @@ struct HttpAnswer {
   [[nodiscard]] std::string_view field(std::string_view name) const;
 };
 
-// Keeps its connections for the next request. Not thread-safe, and not signal-safe. The caller ignores SIGPIPE.
+// Keeps its connections for the next request, but for those of `http2_prior_knowledge`. Not thread-safe, and not
+// signal-safe. The caller ignores SIGPIPE.
 class HttpClient {
  public:
   HttpClient();
@@ -55,7 +56,7 @@ class HttpClient {
   // An answer of any status is no error. Errors:
   //   kMalformed: the URL, the method or a header cannot be sent. kLimit: the answer is larger than `most_bytes`.
   //   kNotFound: there is neither libcurl nor the program curl.
-  //   kSystem: no answer came. `what` says why and names the way out; `detail` is libcurl's number of the error
+  //   kUnreadable: no answer came. `what` says why and names the way out; `detail` is libcurl's number of the error
   //   (CURLcode).
   [[nodiscard]] Expected<HttpAnswer> send(const HttpRequest& request);
 

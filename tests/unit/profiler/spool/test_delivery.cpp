@@ -110,5 +110,22 @@ TEST(Delivery, SendsWhatComesWhileItWaits) {
   EXPECT_EQ(server.taken, all);
 }
 
+// A batch may be appended at the end, when the sending thread waits for one.
+TEST(Delivery, SendsWhatIsAppendedJustBeforeTheEnd) {
+  for (int round = 0; round < 50; ++round) {
+    const SpoolFolder folder;
+    auto spool = folder.open();
+    Server server;
+    Sending sending(spool, server);
+    std::thread thread([&] { sending.delivery.run(); });
+    std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(spool.append("last", 1).has_value());
+    sending.delivery.notify();
+    sending.delivery.stop(1h);
+    thread.join();
+    ASSERT_EQ(server.taken, (Texts{"last"}));
+  }
+}
+
 }  // namespace
 }  // namespace windlass::testing

@@ -65,7 +65,7 @@ class AgentWriterTest : public ::testing::Test {
   cli::AgentWriter& write(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ends_and_durations,
                           std::uint64_t interval_ns) {
     writer_.emplace(
-        store_, [](profile::Profile&) {},
+        &store_, [](profile::Profile&) {},
         cli::AgentWriterOptions{.host = "here",
                                 .start_unix_ns = kBegin,
                                 .interval_ns = interval_ns,

@@ -101,7 +101,7 @@ TEST_P(HttpBy, SaysWhyNoAnswerCame) {
     gone = server.url();
     Error error = error_of({.url = server.url(), .body = "x"});
     EXPECT_EQ(error.detail, kClosed) << error.text();
-    EXPECT_EQ(error.code, ErrorCode::kSystem);
+    EXPECT_EQ(error.code, ErrorCode::kUnreadable);
     error = error_of({.url = server.url(), .body = "x", .timeout = 300ms});
     EXPECT_EQ(error.detail, kLate) << error.text();
   }

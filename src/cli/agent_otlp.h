@@ -1,0 +1,56 @@
+// Intervals of an agent on their way to an OpenTelemetry collector: encoded, kept on disk, sent on a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/agent_metrics.h"
+#include "profiler/spool/delivery.h"
+#include "profiler/store/batch_queue.h"
+#include "profiler/transport/otlp_pack.h"
+#include "profiler/transport/otlp_sender.h"
+
+namespace windlass::cli {
+
+struct OtlpArguments {
+  std::string url, spool, token_file, ca, certificate, key, compression = "gzip";
+  std::vector<std::string> headers;                     // KEY=VALUE
+  double timeout = 10;                                  // seconds, of a request
+  std::uint64_t spool_size = std::uint64_t{256} << 20;  // bytes
+};
+
+// KEY and VALUE of a header; "": it is none.
+[[nodiscard]] std::pair<std::string, std::string> header_of(const std::string& text);
+
+class AgentOtlp {
+ public:
+  // Errors: of the URL, of the spool, of a compression that this build has not.
+  [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
+                                                                 const std::string& host);
+  ~AgentOtlp();
+
+  // Encodes the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
+  void add(const store::OwnedBatch& batch);
+  // Sends what waits for so long at most. What is left stays in the spool.
+  void end(std::chrono::milliseconds rest);
+  // By any thread.
+  [[nodiscard]] OtlpNumbers numbers() const;
+
+ private:
+  AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transport::OtlpCompression compression,
+            const std::string& host);
+
+  spool::Spool spool_;
+  transport::OtlpCompression compression_;
+  std::vector<std::pair<std::string, std::string>> resource_;
+  transport::OtlpSender sender_;
+  spool::Delivery delivery_;
+  bool told_ = false;  // that the spool takes nothing
+  std::thread thread_;
+};
+
+}  // namespace windlass::cli
