@@ -6,7 +6,7 @@
 # bench/allocations.sh [ROUNDS [DOCUMENTS_SAMPLED [DOCUMENTS_EACH]]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-rounds=${1:-9} sampled=${2:-4000} each=${3:-300}
+rounds=${1:-9} sampled=${2:-4000} each=${3:-3000}
 windlass=${WINDLASS:-$PWD/build/release/src/cli/windlass}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

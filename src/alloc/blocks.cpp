@@ -28,41 +28,45 @@ bool Blocks::open(std::size_t most, bool each) {
   return false;
 }
 
-bool Blocks::add(const void* block, std::uint32_t record, Weight weight) {
-  if (counters_ == nullptr) return false;
-  const auto address = reinterpret_cast<std::uint64_t>(block);
-  Block* const first = blocks_ + place_of(address);
-  for (Block* at = first; at != first + kWindow; ++at) {
-    std::uint64_t none = 0;
-    if (at->address.load(std::memory_order_relaxed) != 0 ||
-        !at->address.compare_exchange_strong(none, kBusy, std::memory_order_relaxed))
-      continue;
-    at->bytes = weight.bytes;
-    at->count = static_cast<std::uint32_t>(weight.count);
-    at->record = record;
-    auto& counter = counters_[counter_of(block)];
-    std::uint8_t count = counter.load(std::memory_order_relaxed);
-    while (count != 0xff && !counter.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) continue;
-    at->address.store(address, std::memory_order_release);
-    return true;
+// A block is freed after its allocation has returned, so nobody looks for it before the last store here.
+bool Blocks::add(const void* block, std::uint32_t record, SizeOfSample size) {
+  if (counters_ == nullptr || size.word() >> SizeOfSample::kBits != 0) return false;
+  const std::uint64_t address = reinterpret_cast<std::uint64_t>(block) & kAddress;
+  const std::uint64_t word = address | size.word() >> 32 << 48;
+  for (unsigned place = 0; place != kPlaces; ++place) {
+    Block* const first = place_of(address, place);
+    for (Block* at = first; at != first + kWindow; ++at) {
+      std::uint64_t none = 0;
+      if (at->address.load(std::memory_order_relaxed) != 0 ||
+          !at->address.compare_exchange_strong(none, word, std::memory_order_acquire))
+        continue;
+      at->size = static_cast<std::uint32_t>(size.word());
+      at->record = record;
+      auto& counter = counters_[counter_of(block)];
+      std::uint8_t count = counter.load(std::memory_order_relaxed);
+      while (count != 0xff && !counter.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) continue;
+      return true;
+    }
   }
   return false;
 }
 
-bool Blocks::find_and_take(const void* block, std::uint32_t& record, Weight& weight) {
-  const auto address = reinterpret_cast<std::uint64_t>(block);
-  Block* const first = blocks_ + place_of(address);
-  for (Block* at = first; at != first + kWindow; ++at) {
-    if (at->address.load(std::memory_order_acquire) != address) continue;
-    record = at->record;
-    weight = {at->count, at->bytes};
-    std::uint64_t expected = address;
-    if (!at->address.compare_exchange_strong(expected, 0, std::memory_order_release)) return false;  // freed twice
-    auto& counter = counters_[counter_of(block)];
-    std::uint8_t count = counter.load(std::memory_order_relaxed);
-    while (count != 0xff && count != 0 && !counter.compare_exchange_weak(count, count - 1, std::memory_order_relaxed))
-      continue;
-    return true;
+bool Blocks::find_and_take(const void* block, std::uint32_t& record, SizeOfSample& size) {
+  const std::uint64_t address = reinterpret_cast<std::uint64_t>(block) & kAddress;
+  for (unsigned place = 0; place != kPlaces; ++place) {
+    Block* const first = place_of(address, place);
+    for (Block* at = first; at != first + kWindow; ++at) {
+      const std::uint64_t word = at->address.load(std::memory_order_relaxed);
+      if ((word & kAddress) != address) continue;
+      record = at->record;
+      size = SizeOfSample(word >> 48 << 32 | at->size);
+      at->address.store(0, std::memory_order_release);
+      auto& counter = counters_[counter_of(block)];
+      std::uint8_t count = counter.load(std::memory_order_relaxed);
+      while (count != 0xff && count != 0 && !counter.compare_exchange_weak(count, count - 1, std::memory_order_relaxed))
+        continue;
+      return true;
+    }
   }
   return false;
 }

@@ -53,15 +53,34 @@ struct Weight {
   std::uint64_t count, bytes;
 };
 
-inline Weight weight_of(std::uint64_t size, std::uint64_t period, std::uint64_t& state) {
-  if (period <= 1) return {1, size};
-  const double chance = -expm1_of(-static_cast<double>(size) / static_cast<double>(period));
-  const double count = 1 / chance;
-  const auto rounded = [&](double value) {
-    const auto whole = static_cast<std::uint64_t>(value);
-    return whole + (next_unit(state) <= value - static_cast<double>(whole) ? 1 : 0);
-  };
-  return {rounded(count), rounded(static_cast<double>(size) * count)};
-}
+// A sample as it is kept: the allocation's size, and which way chance has rounded.
+class SizeOfSample {
+ public:
+  static constexpr unsigned kBits = 48;
+  constexpr explicit SizeOfSample(std::uint64_t word) : word_(word) {}
+  SizeOfSample(std::uint64_t size, std::uint64_t period, std::uint64_t& state) : word_(size << 2) {
+    if (period <= 1) return;
+    const double count = 1 / chance_of(size, period);
+    const auto up = [&](double value) { return next_unit(state) <= value - whole(value) ? 1u : 0u; };
+    word_ |= up(count);
+    word_ |= up(static_cast<double>(size) * count) << 1;
+  }
+  [[nodiscard]] constexpr std::uint64_t word() const { return word_; }
+  [[nodiscard]] Weight weight(std::uint64_t period) const {
+    const std::uint64_t size = word_ >> 2;
+    if (period <= 1) return {1, size};
+    const double count = 1 / chance_of(size, period);
+    return {static_cast<std::uint64_t>(count) + (word_ & 1),
+            static_cast<std::uint64_t>(static_cast<double>(size) * count) + (word_ >> 1 & 1)};
+  }
+
+ private:
+  static double chance_of(std::uint64_t size, std::uint64_t period) {
+    return -expm1_of(-static_cast<double>(size) / static_cast<double>(period));
+  }
+  static double whole(double value) { return static_cast<double>(static_cast<std::uint64_t>(value)); }
+
+  std::uint64_t word_;
+};
 
 }  // namespace windlass::alloc

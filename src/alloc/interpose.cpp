@@ -79,12 +79,12 @@ WINDLASS_EXPORTED void* realloc(void* block, std::size_t size) noexcept {
     return moved;
   }
   std::uint32_t record = 0;
-  Weight weight{};
-  const bool sampled = block != nullptr && blocks.take(block, record, weight);
+  SizeOfSample old_size(0);
+  const bool sampled = block != nullptr && blocks.take(block, record, old_size);
   void* const moved = next(block, size);
   // The old block lives on where there is no room for the new one.
-  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, weight)))
-    count_freed(block, record, weight);
+  if (sampled && !(moved == nullptr && size != 0 && blocks.add(block, record, old_size)))
+    count_freed(block, record, old_size);
   allocated(moved, size);
   return moved;
 }

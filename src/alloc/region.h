@@ -39,22 +39,27 @@ struct Sums {
   std::atomic<std::uint64_t> count, bytes;
 };
 
-// A stack of a thread. Followed by u64 frames[depth], innermost first, as wl_stack_event has them.
+// A stack of a thread. Followed by u64 frames[depth], innermost first, as wl_stack_event has them. The sums are in one
+// line of the cache. Only the thread itself adds to `allocated` and `freed`, so no addition there locks the line.
 struct Record {
   std::uint64_t hash;
   Sums allocated, freed;
-  std::uint64_t time;  // CLOCK_MONOTONIC, ns: when it was new
-  std::uint32_t next;  // of the records not taken
+  Sums freed_elsewhere;  // by other threads
+  std::uint64_t time;    // CLOCK_MONOTONIC, ns: when it was new
+  std::uint32_t next;    // of the records not taken
   std::uint32_t tgid, tid;
   std::uint16_t depth;
-  std::uint16_t end;  // wl_end
+  std::uint8_t end;     // wl_end
+  std::uint8_t shared;  // by all threads of the process: all may add to all sums
   char comm[kComm];
 };
 
 inline constexpr std::size_t kIndexAt = 4096;
 inline constexpr std::size_t kRecordsAt = kIndexAt + kIndexSize * sizeof(std::uint32_t);
 inline constexpr std::size_t kMostUnits = (kRegionSize - kRecordsAt) / kUnit;
-static_assert(sizeof(Header) <= kIndexAt && sizeof(Record) % kUnit == 0);
+inline constexpr std::size_t kLineUnits = 64 / kUnit;  // a record begins with a line of the cache
+static_assert(sizeof(Header) <= kIndexAt && sizeof(Record) % kUnit == 0 && kRecordsAt / kUnit % kLineUnits == 0);
+static_assert(offsetof(Record, time) <= kLineUnits * kUnit);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace windlass::alloc

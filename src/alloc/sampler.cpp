@@ -4,14 +4,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
+#include "alloc/kept_stack.h"
 #include "alloc/next.h"
 #include "alloc/own_stack.h"
 #include "alloc/probes.h"
 #include "alloc/stacks.h"
 #include "base/monotonic.h"
+#include "base/pointer_authentication.h"
+#include "walk/own/never_unloaded.h"
 #include "windlass/backtrace.h"
 #include "windlass_ends.h"
 
@@ -29,10 +33,15 @@ namespace {
 
 constinit Stacks stacks;
 
+// The first threads of a process have a KeptStack each, later ones share as many.
+constexpr std::uint32_t kAlone = 64;
+
 // Of the address space. Zero again in a child after fork(), which thereby is another process.
 struct Process {
   std::atomic<std::uint32_t> number;
   std::uint32_t tgid;
+  std::atomic<std::uint32_t> threads;  // that have begun, which numbers them
+  alignas(4096) KeptStack kept[2 * kAlone];
 };
 
 enum class State : std::uint8_t { kClosed, kOpening, kOpen, kRefused };
@@ -54,10 +63,11 @@ std::uint64_t period_of_environment() {
 }
 
 bool open_all() {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  void* const memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED || madvise(memory, page, MADV_WIPEONFORK) != 0) return false;
+  void* const memory =
+      mmap(nullptr, sizeof(Process), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED || madvise(memory, sizeof(Process), MADV_WIPEONFORK) != 0) return false;
   process = static_cast<Process*>(memory);
+  walk::find_never_unloaded();  // before the first walk, which other libraries' initialisers may bring
   const char* const path = std::getenv(kVariable);
   is_recorded = path != nullptr && stacks.open(path);
   period = is_recorded ? stacks.header().period : period_of_environment();
@@ -104,13 +114,15 @@ bool begin_thread() {
   const bool is_new = thread.process == 0;
   thread.process = number;
   thread.tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  const std::uint32_t before = process->threads.fetch_add(1, std::memory_order_relaxed);
+  thread.number = before < kAlone ? before : kAlone + before % kAlone;
   thread.random = (monotonic_ns() ^ std::uint64_t{thread.tid} << 40) * 0x9e3779b97f4a7c15ull | 1;
   for (int i = 0; i < 4; ++i) (void)next_random(thread.random);
   if (is_new && period > 1) thread.left += next_distance(thread.random, period);
   return true;
 }
 
-std::uint16_t end_of(WalkEnd end) {
+std::uint8_t end_of(WalkEnd end) {
   switch (end) {
     case WalkEnd::kComplete: return WL_END_COMPLETE;
     case WalkEnd::kGuessed: return WL_END_GUESSED;
@@ -129,48 +141,87 @@ std::uint16_t end_of(WalkEnd end) {
 // This library's own frames are no part of the program's stack. They may be between two of it: operator new of
 // libstdc++ calls malloc().
 extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
-bool is_own(std::uint64_t pc) {
-  const auto begin = reinterpret_cast<std::uint64_t>(&__ehdr_start);
-  return pc - begin < reinterpret_cast<std::uint64_t>(&etext) - begin;
-}
+inline std::uint64_t own_begin() { return reinterpret_cast<std::uint64_t>(&__ehdr_start); }
+inline std::uint64_t own_end() { return reinterpret_cast<std::uint64_t>(&etext); }
+inline bool is_own(std::uint64_t pc) { return pc - own_begin() < own_end() - own_begin(); }
 
-void add_freed(std::uint32_t record, Weight weight) {
-  Sums& sums = stacks.record(record).freed;
+// By the only thread that adds there. A signal handler that comes in between has another stack, and so another record.
+inline void add_alone(Sums& sums, Weight weight) {
+  sums.count.store(sums.count.load(std::memory_order_relaxed) + weight.count, std::memory_order_relaxed);
+  sums.bytes.store(sums.bytes.load(std::memory_order_relaxed) + weight.bytes, std::memory_order_relaxed);
+}
+inline void add_among_others(Sums& sums, Weight weight) {
   sums.count.fetch_add(weight.count, std::memory_order_relaxed);
   sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
 }
 
-struct Sample {
-  void* block;
-  Weight weight;
-  Registers registers;
-};
+inline void add_allocated(Record& record, Weight weight) {
+  if (record.shared == 0) [[likely]]
+    add_alone(record.allocated, weight);
+  else
+    add_among_others(record.allocated, weight);
+}
+inline void add_freed(Record& record, Weight weight) {
+  if (record.tid == thread.tid && record.shared == 0) [[likely]]
+    add_alone(record.freed, weight);
+  else
+    add_among_others(record.freed_elsewhere, weight);
+}
 
-[[gnu::noinline]] void count_sample(const Sample& sample) {
-  std::uint64_t pcs[kMaxFrames];
-  WalkEnd end = WalkEnd::kComplete;
-  const std::size_t all = backtrace_from(sample.registers, pcs, kMaxFrames, &end);
-  std::size_t depth = 0;
-  for (std::size_t i = 0; i < all; ++i)
-    if (!is_own(pcs[i])) pcs[depth++] = pcs[i];
-  const std::uint32_t tid = stacks.nearly_full() ? process->tgid : thread.tid;
-  const std::uint32_t place = stacks.find({thread.process, process->tgid, tid, end_of(end), {pcs, depth}});
+// Of the calling thread, without its frames.
+inline Stack new_stack() {
+  const bool shared = stacks.nearly_full();
+  return {.process = thread.process,
+          .tgid = process->tgid,
+          .tid = shared ? process->tgid : thread.tid,
+          .shared = shared,
+          .pcs = {}};
+}
+
+std::size_t leave_out_own(std::uint64_t* pcs, std::size_t all) {
+  return static_cast<std::size_t>(std::remove_if(pcs, pcs + all, is_own) - pcs);
+}
+
+inline void count_block(void* block, SizeOfSample size, std::uint32_t place) {
   if (place == 0) {
     stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  const Weight weight = sample.weight;
-  Sums& sums = stacks.record(place).allocated;
-  sums.count.fetch_add(weight.count, std::memory_order_relaxed);
-  sums.bytes.fetch_add(weight.bytes, std::memory_order_relaxed);
-  if (blocks.add(sample.block, place, weight)) return;
+  Record& record = stacks.record(place);
+  const Weight weight = size.weight(period);
+  add_allocated(record, weight);
+  if (blocks.add(block, place, size)) [[likely]]
+    return;
   stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
-  add_freed(place, weight);
+  add_freed(record, weight);
 }
 
-void record_sample(void* block, Weight weight) {
-  Sample sample{block, weight, capture_registers()};
-  const auto count = [](void* at) { count_sample(*static_cast<const Sample*>(at)); };
+[[gnu::noinline]] std::uint32_t find_kept(const KeptStack& kept, Stack stack, std::uint64_t hash) {
+  std::uint64_t pcs[kMaxFrames];
+  stack.pcs = {pcs, kept.pcs(pcs)};
+  return stacks.find(stack, hash);
+}
+
+struct Sample {
+  void* block;
+  SizeOfSample size;
+  Registers registers;
+};
+
+// Wherever the stack of the registers is.
+[[gnu::noinline]] void count_by_registers(const Sample& sample) {
+  std::uint64_t pcs[kMaxFrames];
+  WalkEnd end = WalkEnd::kComplete;
+  const std::size_t all = backtrace_from(sample.registers, pcs, kMaxFrames, &end);
+  Stack stack = new_stack();
+  stack.end = end_of(end);
+  stack.pcs = {pcs, leave_out_own(pcs, all)};
+  count_block(sample.block, sample.size, stacks.find(stack, hash_of_stack(stack)));
+}
+
+[[gnu::noinline]] void capture_sample(void* block, SizeOfSample size) {
+  Sample sample{block, size, capture_registers()};
+  const auto count = [](void* at) { count_by_registers(*static_cast<const Sample*>(at)); };
   if (has_room_for_walk()) {
     count(&sample);
   } else if (!call_on_own_stack(count, &sample)) {
@@ -178,23 +229,57 @@ void record_sample(void* block, Weight weight) {
   }
 }
 
+// The usual way: on the thread's own stack, of which most is known from its last sample.
+[[gnu::always_inline]] inline bool count_by_kept(void* block, SizeOfSample size, const walk::FastWalkState& from) {
+  if (!has_room_for_walk()) return false;
+  KeptStack& kept = process->kept[thread.number];
+  if (!kept.enter(thread.number < kAlone)) return false;
+  blocks.expect(block);
+  const bool walked = kept.walk(from, own_begin(), own_end());
+  std::uint32_t place = 0;
+  if (walked) {
+    Stack stack = new_stack();
+    stack.end = kept.guessed() ? WL_END_GUESSED : WL_END_COMPLETE;
+    const std::uint64_t hash = hash_of_stack(kept.hash_of_frames(), stack);
+    place = kept.place(hash);
+    if (place == 0 || stacks.record(place).hash != hash) [[unlikely]] {
+      place = find_kept(kept, stack, hash);
+      kept.keep(hash, place);
+    }
+  }
+  kept.leave();
+  if (walked) count_block(block, size, place);
+  return walked;
+}
+
 // The block of a sample for listeners alone. Nobody listens in most processes: they get no room for blocks.
-void follow_unrecorded(void* block, Weight weight) {
+void follow_unrecorded(void* block, SizeOfSample size) {
   static constinit std::atomic<State> room = State::kClosed;
   State now = room.load(std::memory_order_acquire);
   if (now == State::kClosed && room.compare_exchange_strong(now, State::kOpening, std::memory_order_acquire)) {
     now = open_blocks() ? State::kOpen : State::kRefused;
     room.store(now, std::memory_order_release);
   }
-  if (now == State::kOpen) (void)blocks.add(block, 0, weight);
+  if (now == State::kOpen) (void)blocks.add(block, 0, size);
+}
+
+// The state of the function that this one is a part of has its caller.
+[[gnu::always_inline]] inline walk::FastWalkState caller_state() {
+  const void* const pc = __builtin_extract_return_addr(__builtin_return_address(0));
+  // Both architectures save the caller's frame pointer where their own points.
+  return {without_authentication(reinterpret_cast<std::uint64_t>(pc)),
+          reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa()),
+          *static_cast<const std::uint64_t*>(__builtin_frame_address(0))};
 }
 
 // The probe is on the stack of the allocation, which listeners walk.
-[[gnu::noinline]] void take_sample(void* block, std::size_t size, Weight weight) {
-  if (is_recorded) record_sample(block, weight);
+[[gnu::always_inline]] inline void take_sample(void* block, std::size_t size) {
+  const SizeOfSample sample(size, period, thread.random);
+  if (is_recorded && !count_by_kept(block, sample, caller_state())) [[unlikely]]
+    capture_sample(block, sample);
   if (!sampling_is_listened_to()) return;
-  if (!is_recorded) follow_unrecorded(block, weight);
-  tell_allocated(block, size, weight.bytes);
+  if (!is_recorded) follow_unrecorded(block, sample);
+  tell_allocated(block, size, sample.weight(period).bytes);
 }
 
 }  // namespace
@@ -207,18 +292,15 @@ void look_closer(void* block, std::size_t size) {
     thread.left = INT64_MAX;
   } else if (!is_open() || !begin_thread()) {
     thread.left = 0;
-  } else if (period <= 1) {
-    thread.left = -1;
-    take_sample(block, size, {1, size});
   } else if (thread.left < 0) {
-    thread.left = next_distance(thread.random, period);
-    take_sample(block, size, weight_of(size, period, thread.random));
+    thread.left = period <= 1 ? -1 : next_distance(thread.random, period);
+    take_sample(block, size);
   }
   errno = error;
 }
 
-void count_freed(const void* block, std::uint32_t record, Weight weight) {
-  if (record != 0) add_freed(record, weight);
+void count_freed(const void* block, std::uint32_t record, SizeOfSample size) {
+  if (record != 0) add_freed(stacks.record(record), size.weight(period));
   tell_freed(block);
 }
 

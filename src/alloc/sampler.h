@@ -15,6 +15,7 @@ struct Thread {
   const void* deleted = nullptr;  // by operator delete, which has looked for it and calls free() now
   std::uint32_t process = 0;      // in which it has begun; another one after fork()
   std::uint32_t tid = 0;
+  std::uint32_t number = 0;  // of its KeptStack
 };
 
 // The library is loaded with the program, so its thread-local memory is at a fixed distance from the thread's pointer.
@@ -22,7 +23,7 @@ extern constinit thread_local Thread thread [[gnu::tls_model("initial-exec"), gn
 extern constinit Blocks blocks;
 
 [[gnu::noinline]] void look_closer(void* block, std::size_t size);
-[[gnu::noinline]] void count_freed(const void* block, std::uint32_t record, Weight weight);
+[[gnu::noinline]] void count_freed(const void* block, std::uint32_t record, SizeOfSample size);
 
 inline void allocated(void* block, std::size_t size) {
   if (block == nullptr) return;
@@ -36,9 +37,9 @@ inline void allocated(void* block, std::size_t size) {
 // To be called before.
 inline void freed(void* block) {
   std::uint32_t record = 0;
-  Weight weight{};
-  if (block != thread.deleted && blocks.take(block, record, weight)) [[unlikely]]
-    count_freed(block, record, weight);
+  SizeOfSample size(0);
+  if (block != thread.deleted && blocks.take(block, record, size)) [[unlikely]]
+    count_freed(block, record, size);
 }
 
 // malloc() and free() as this library has them.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <ranges>
 
 #include "base/aarch64_signal_frame.h"
 #include "base/monotonic.h"
@@ -18,17 +19,6 @@ namespace windlass::alloc {
 namespace {
 
 constexpr std::size_t kMaxProbes = 64;
-
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  return hash ^ hash >> 29;
-}
-
-std::uint64_t hash_of(const Stack& stack) {
-  std::uint64_t hash = mixed(stack.process, std::uint64_t{stack.tid} << 16 | stack.end);
-  for (const std::uint64_t pc : stack.pcs) hash = mixed(hash, pc);
-  return hash | 1;
-}
 
 // Is it the code that a signal handler returns to? `pc` is a return address of this thread's, so there is code.
 bool is_signal_return(std::uint64_t pc) {
@@ -53,6 +43,12 @@ bool is_region(int file) {
 
 }  // namespace
 
+std::uint64_t hash_of_stack(const Stack& stack) {
+  std::uint64_t hash = kHashOfNoFrames;
+  for (const std::uint64_t pc : std::views::reverse(stack.pcs)) hash = mixed(hash, pc);
+  return hash_of_stack(hash, stack);
+}
+
 bool Stacks::open(const char* path) {
   const int file = ::open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return false;
@@ -65,9 +61,8 @@ bool Stacks::open(const char* path) {
   return header().magic == kMagic;
 }
 
-std::uint32_t Stacks::find(const Stack& stack) {
+std::uint32_t Stacks::find(const Stack& stack, std::uint64_t hash) {
   auto* const index = reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + kIndexAt);
-  const std::uint64_t hash = hash_of(stack);
   std::uint32_t made = 0;
   for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
     auto& word = index[((hash >> 32 ^ hash) + probe) & (kIndexSize - 1)];
@@ -89,7 +84,8 @@ std::uint32_t Stacks::find(const Stack& stack) {
 }
 
 std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
-  const std::size_t units = sizeof(Record) / kUnit + stack.pcs.size();
+  std::size_t units = sizeof(Record) / kUnit + stack.pcs.size();
+  units += -units % kLineUnits;
   if (header().used.load(std::memory_order_relaxed) > kMostUnits - units) return 0;
   const std::uint64_t used = header().used.fetch_add(units, std::memory_order_relaxed);
   if (used > kMostUnits - units) return 0;
@@ -101,6 +97,7 @@ std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
   made.tid = stack.tid;
   made.depth = static_cast<std::uint16_t>(stack.pcs.size());
   made.end = stack.end;
+  made.shared = stack.shared ? 1 : 0;
   (void)prctl(PR_GET_NAME, made.comm);
   auto* const frames = reinterpret_cast<std::uint64_t*>(&made + 1);
   bool interrupted = false;  // what a signal handler returns to

@@ -11,9 +11,23 @@ namespace windlass::alloc {
 struct Stack {
   std::uint32_t process = 0;  // the number of the address space
   std::uint32_t tgid = 0, tid = 0;
-  std::uint16_t end = 0;               // wl_end
+  std::uint8_t end = 0;                // wl_end
+  bool shared = false;                 // by all threads
   std::span<const std::uint64_t> pcs;  // innermost first, as backtrace() gives them
 };
+
+// The hash of a stack: its frames, outermost first, and then whose it is. So stacks with the same callers share a part
+// of the work (kept_stack.h).
+inline constexpr std::uint64_t kHashOfNoFrames = 0;
+inline std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+[[nodiscard]] inline std::uint64_t hash_of_stack(std::uint64_t hash_of_frames, const Stack& stack) {
+  const std::uint64_t hash = mixed(hash_of_frames, std::uint64_t{stack.process} << 32 | stack.end << 1 | stack.shared);
+  return mixed(hash, stack.tid) | 1;
+}
+[[nodiscard]] std::uint64_t hash_of_stack(const Stack& stack);
 
 class Stacks {
  public:
@@ -21,8 +35,8 @@ class Stacks {
   bool open(const char* path);
 
   [[nodiscard]] Header& header() const { return *reinterpret_cast<Header*>(base_); }
-  // The place of the stack's record; 0: there is no room. Signal-safe, lock-free.
-  [[nodiscard]] std::uint32_t find(const Stack& stack);
+  // The place of the stack's record; 0: there is no room. `hash`: hash_of_stack(). Signal-safe, lock-free.
+  [[nodiscard]] std::uint32_t find(const Stack& stack, std::uint64_t hash);
   [[nodiscard]] Record& record(std::uint32_t place) const {
     return *reinterpret_cast<Record*>(base_ + std::size_t{place} * kUnit);
   }

@@ -34,6 +34,7 @@ std::expected<int, SystemError> make_file(const char* name, std::size_t size) {
 std::uint64_t read_now(const std::atomic<std::uint64_t>& value) { return value.load(std::memory_order_relaxed); }
 wl_count read_now(const alloc::Sums& sums) { return {read_now(sums.count), read_now(sums.bytes), 0}; }
 
+wl_count plus(const wl_count& a, const wl_count& b) { return {a.count + b.count, a.value + b.value, 0}; }
 wl_count minus(const wl_count& a, const wl_count& b) {
   return {a.count - std::min(a.count, b.count), a.value - std::min(a.value, b.value), 0};
 }
@@ -139,7 +140,8 @@ void Allocations::book(Aggregator& aggregator) {
   for (auto& [place, taken] : taken_) {
     if (!taken.known) continue;
     const alloc::Record& record = *record_at(place);
-    const wl_count freed = read_now(record.freed);  // first: so it is no more than what was allocated
+    // First: so it is no more than what was allocated.
+    const wl_count freed = plus(read_now(record.freed), read_now(record.freed_elsewhere));
     const wl_count allocated = read_now(record.allocated), in_use = minus(allocated, freed);
     aggregator.change(taken.allocated, taken.booked.allocated, allocated);
     aggregator.change(taken.in_use, taken.booked.in_use, in_use);

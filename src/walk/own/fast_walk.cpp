@@ -26,15 +26,6 @@ std::uint64_t lookup_address(std::uint64_t key) {
   return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
 }
 
-const std::uint64_t* slot_at(std::uint64_t address) { return reinterpret_cast<const std::uint64_t*>(address); }
-
-// Damaged stacks are misaligned, too.
-using AnyWord [[gnu::aligned(1), gnu::may_alias]] = std::uint64_t;
-
-WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
-  return *reinterpret_cast<const volatile AnyWord*>(slot);
-}
-
 }  // namespace
 
 // libgcc's functions that go to a landing pad save registers for it that no other function saves. On the way there
@@ -114,34 +105,15 @@ bool FastWalk::is_current(std::uint16_t tag) {
   return true;
 }
 
-// A simple rule's frame: where the caller's stack pointer is, the return address, and the caller's frame pointer (at
-// the return address where it stays).
-struct FastWalk::SimpleFrame {
-  SimpleFrame(PackedStep rule, const FastWalkState& frame)
-      : return_at((rule.from_fp() ? frame.fp : frame.sp) + rule.return_offset()),
-        cfa(return_at + rule.return_below_cfa()),
-        fp_at(return_at - rule.fp_below_return()) {}
-  // Above sp. Those that count from sp are, see PackedStep::pack().
-  [[nodiscard]] bool leads_out(PackedStep rule, const FastWalkState& frame) const {
-    return !rule.from_fp() || (cfa > frame.sp && fp_at >= frame.sp);
-  }
-  std::uint64_t return_at, cfa, fp_at;
-};
-
 // The caller by a simple rule whose frame is readable. Anything odd is left to those who know better.
 [[gnu::always_inline]] inline FastWalk::Answer FastWalk::load_caller(PackedStep rule, const SimpleFrame& at,
                                                                      const FastWalkState& frame, FastWalkState& caller,
                                                                      Slots& slots) {
-  if constexpr (!kIsX64) {
-    if ((at.cfa & 7) != 0) return Answer::kCannot;
-  }
+  if (!at.aligned()) return Answer::kCannot;
   slots = {slot_at(at.return_at), slot_at(at.fp_at)};
-  const std::uint64_t pc = without_authentication(load_word(slots.return_slot));
-  // No branch: whether a function saves the frame pointer is as random as the stack.
-  const std::uint64_t saved_fp = load_word(slots.fp_slot);
-  caller = {pc, at.cfa, rule.fp_saved() ? saved_fp : frame.fp};
-  if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
-    return pc == 0 ? Answer::kEnd : Answer::kCannot;
+  caller = at.caller(rule, frame);
+  if (static_cast<std::int64_t>(caller.key) <= 0) [[unlikely]]
+    return caller.key == 0 ? Answer::kEnd : Answer::kCannot;
   return Answer::kStepped;
 }
 

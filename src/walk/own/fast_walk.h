@@ -9,19 +9,12 @@
 #include "walk/code_ranges.h"
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
+#include "walk/own/simple_frame.h"
 #include "walk/progress.h"
 
 namespace windlass::walk {
 
 class OwnModule;
-
-// What a step depends on, and gives.
-struct FastWalkState {
-  std::uint64_t key = 0;  // pc, with kInstructionBit; 0: there is no caller
-  std::uint64_t sp = 0;
-  std::uint64_t fp = 0;
-  bool operator==(const FastWalkState&) const = default;
-};
 
 class FastWalk {
  public:
@@ -42,13 +35,14 @@ class FastWalk {
   bool step();
   [[nodiscard]] const FastWalkState& state() const { return state_; }
   [[nodiscard]] Outcome outcome() const { return outcome_; }
+  // Is a frame so far a guess?
+  [[nodiscard]] bool guessed() const { return guessed_; }
   // What a walk that goes on may follow (WalkOptions::max_followed). What was interrupted waits for the walk, be it the
   // first frame or one behind a signal handler's.
   [[nodiscard]] std::uint32_t may_follow() const { return may_follow_; }
 
  private:
   struct CodeInUse;
-  struct SimpleFrame;
   struct Slots {
     const std::uint64_t* return_slot = &kBarrier;
     const std::uint64_t* fp_slot = &kBarrier;

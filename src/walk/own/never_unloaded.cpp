@@ -83,7 +83,10 @@ void reach(Candidates& all, Candidate& from) {
   }
 }
 
+}  // namespace
+
 [[gnu::constructor(101)]] void find_never_unloaded() {
+  if (never_unloaded_count.load(std::memory_order_relaxed) != 0) return;
   Candidates all;
   dl_iterate_phdr(collect, &all);
   const std::uint64_t roots[] = {getauxval(AT_ENTRY), reinterpret_cast<std::uint64_t>(&find_never_unloaded),
@@ -94,8 +97,6 @@ void reach(Candidates& all, Candidate& from) {
       reach(all, c);
   }
 }
-
-}  // namespace
 
 bool is_never_unloaded(std::uint64_t begin) {
   const std::size_t count = never_unloaded_count.load(std::memory_order_acquire);

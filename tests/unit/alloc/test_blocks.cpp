@@ -13,24 +13,23 @@ namespace windlass::test {
 namespace {
 
 using windlass::alloc::Blocks;
-using windlass::alloc::Weight;
+using windlass::alloc::SizeOfSample;
 
 const void* at(std::uint64_t address) { return reinterpret_cast<const void*>(address); }
 
 TEST(SampledBlocks, AreTakenOnce) {
   Blocks blocks;
   std::uint32_t record = 0;
-  Weight weight{};
-  EXPECT_FALSE(blocks.take(at(0x1000), record, weight)) << "nothing is open";
-  EXPECT_FALSE(blocks.add(at(0x1000), 1, {1, 1}));
+  SizeOfSample size(0);
+  EXPECT_FALSE(blocks.take(at(0x1000), record, size)) << "nothing is open";
+  EXPECT_FALSE(blocks.add(at(0x1000), 1, SizeOfSample(1)));
   ASSERT_TRUE(blocks.open(1 << 12, false));
-  EXPECT_TRUE(blocks.add(at(0x1000), 7, {3, 300}));
-  EXPECT_FALSE(blocks.take(at(0x1010), record, weight));
-  ASSERT_TRUE(blocks.take(at(0x1000), record, weight));
+  EXPECT_TRUE(blocks.add(at(0x1000), 7, SizeOfSample(300)));
+  EXPECT_FALSE(blocks.take(at(0x1010), record, size));
+  ASSERT_TRUE(blocks.take(at(0x1000), record, size));
   EXPECT_EQ(record, 7u);
-  EXPECT_EQ(weight.count, 3u);
-  EXPECT_EQ(weight.bytes, 300u);
-  EXPECT_FALSE(blocks.take(at(0x1000), record, weight));
+  EXPECT_EQ(size.word(), 300u);
+  EXPECT_FALSE(blocks.take(at(0x1000), record, size));
 }
 
 TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
@@ -38,30 +37,57 @@ TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
   ASSERT_TRUE(blocks.open(1024, false));
   std::vector<std::uint64_t> added;
   for (std::uint64_t address = 0x10000; address < 0x10000 + 16 * 4096; address += 16)
-    if (blocks.add(at(address), 1, {1, address})) added.push_back(address);
+    if (blocks.add(at(address), 1, SizeOfSample(address))) added.push_back(address);
   EXPECT_GE(added.size(), 1024u);
   EXPECT_LT(added.size(), 4096u);
   for (const std::uint64_t address : added) {
     std::uint32_t record = 0;
-    Weight weight{};
-    ASSERT_TRUE(blocks.take(at(address), record, weight));
-    EXPECT_EQ(weight.bytes, address);
+    SizeOfSample size(0);
+    ASSERT_TRUE(blocks.take(at(address), record, size));
+    EXPECT_EQ(size.word(), address);
   }
+}
+
+// The smallest blocks of jemalloc and tcmalloc are 8 bytes apart, and all of them may be samples.
+TEST(SampledBlocks, MayLieCloselyTogether) {
+  Blocks blocks;
+  ASSERT_TRUE(blocks.open(1 << 16, true));
+  for (std::uint64_t address = 0x10000; address < 0x10000 + 8 * 4096; address += 8)
+    ASSERT_TRUE(blocks.add(at(address), 3, SizeOfSample(address))) << address;
+  for (std::uint64_t address = 0x10000; address < 0x10000 + 8 * 4096; address += 8) {
+    std::uint32_t record = 0;
+    SizeOfSample size(0);
+    ASSERT_TRUE(blocks.take(at(address), record, size));
+    ASSERT_EQ(size.word(), address);
+  }
+}
+
+TEST(SampledBlocks, HaveSizesOf48Bits) {
+  Blocks blocks;
+  ASSERT_TRUE(blocks.open(1024, true));
+  constexpr std::uint64_t kLargest = (std::uint64_t{1} << SizeOfSample::kBits) - 1;
+  EXPECT_TRUE(blocks.add(at(0x7fffdeadbe10), 5, SizeOfSample(kLargest)));
+  EXPECT_FALSE(blocks.add(at(0x7fffdeadbe40), 5, SizeOfSample(kLargest + 1)));
+  std::uint32_t record = 0;
+  SizeOfSample size(0);
+  ASSERT_TRUE(blocks.take(at(0x7fffdeadbe10), record, size));
+  EXPECT_EQ(record, 5u);
+  EXPECT_EQ(size.word(), kLargest);
 }
 
 TEST(SampledBlocks, OfAParentAreNoneOfAChild) {
   if (getauxval(AT_SYSINFO_EHDR) == 0) GTEST_SKIP() << "qemu-user does not wipe the memory of a child";
   Blocks blocks;
   ASSERT_TRUE(blocks.open(1 << 12, false));
-  ASSERT_TRUE(blocks.add(at(0x2000), 1, {1, 1}));
+  ASSERT_TRUE(blocks.add(at(0x2000), 1, SizeOfSample(1)));
   std::uint32_t record = 0;
-  Weight weight{};
+  SizeOfSample size(0);
   const pid_t child = fork();
-  if (child == 0) _exit(blocks.take(at(0x2000), record, weight) ? 1 : 0);
+  if (child == 0) _exit(blocks.take(at(0x2000), record, size) ? 1 : 0);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(blocks.take(at(0x2000), record, weight));
+  EXPECT_TRUE(blocks.take(at(0x2000), record, size));
 }
 
 TEST(SampledBlocks, OfManyThreads) {
@@ -74,11 +100,11 @@ TEST(SampledBlocks, OfManyThreads) {
     threads.emplace_back([&, t] {
       const std::uint64_t base = 0x100000 + t * kBlocks * 16;
       for (int round = 0; round < 20; ++round) {
-        for (std::uint64_t i = 0; i < kBlocks; ++i) (void)blocks.add(at(base + 16 * i), 1, {1, i + 1});
+        for (std::uint64_t i = 0; i < kBlocks; ++i) (void)blocks.add(at(base + 16 * i), 1, SizeOfSample(i + 1));
         std::uint32_t record = 0;
-        Weight weight{};
+        SizeOfSample size(0);
         for (std::uint64_t i = 0; i < kBlocks; ++i)
-          if (blocks.take(at(base + 16 * i), record, weight)) sums[t] += weight.bytes;
+          if (blocks.take(at(base + 16 * i), record, size)) sums[t] += size.word();
       }
     });
   for (std::thread& thread : threads) thread.join();

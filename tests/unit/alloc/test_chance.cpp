@@ -49,7 +49,8 @@ TEST(Chance, SumsAreUnbiased) {
       left -= static_cast<std::int64_t>(size);
       if (left >= 0) continue;
       left = next_distance(state, kPeriod);
-      const Weight weight = weight_of(size, kPeriod, state);
+      const SizeOfSample sample(size, kPeriod, state);
+      const Weight weight = sample.weight(kPeriod);
       count += static_cast<double>(weight.count);
       bytes += static_cast<double>(weight.bytes);
     }
@@ -59,9 +60,21 @@ TEST(Chance, SumsAreUnbiased) {
   }
 }
 
+// As a block is freed, from what was kept.
+TEST(Chance, ASampleHasTheSameWeightLater) {
+  std::uint64_t state = 99;
+  for (const std::uint64_t period : {1u, 100u, 512u << 10})
+    for (std::uint64_t size = 0; size < 5000; size += 7) {
+      const SizeOfSample sample(size, period, state);
+      const Weight first = sample.weight(period), later = SizeOfSample(sample.word()).weight(period);
+      ASSERT_EQ(first.count, later.count);
+      ASSERT_EQ(first.bytes, later.bytes);
+    }
+}
+
 TEST(Chance, EachStandsForItselfWithAPeriodOfOne) {
   std::uint64_t state = 1;
-  const Weight weight = weight_of(77, 1, state);
+  const Weight weight = SizeOfSample(77, 1, state).weight(1);
   EXPECT_EQ(weight.count, 1u);
   EXPECT_EQ(weight.bytes, 77u);
 }

@@ -41,6 +41,10 @@ class Region : public testing::Test {
     return {.process = 1, .tgid = 10, .tid = tid, .end = 0, .pcs = pcs_};
   }
 
+  [[nodiscard]] std::uint32_t find(Stacks& stacks, std::uint32_t tid) const {
+    return stacks.find(stack(tid), hash_of_stack(stack(tid)));
+  }
+
   int file_ = -1;
   std::string path_;
   Header* header_ = nullptr;
@@ -68,21 +72,21 @@ TEST_F(Region, MayHaveAnyPlacesAndAnyCount) {
   ASSERT_TRUE(stacks.open(path_.c_str()));
   const std::vector<std::uint32_t> wrong(kIndexSize, 0xfffffff0);
   ASSERT_GT(pwrite(file_, wrong.data(), wrong.size() * sizeof wrong[0], kIndexAt), 0);
-  EXPECT_EQ(stacks.find(stack(10)), 0u);
+  EXPECT_EQ(find(stacks, 10), 0u);
   const std::vector<std::uint32_t> none(kIndexSize, 0);
   ASSERT_GT(pwrite(file_, none.data(), none.size() * sizeof none[0], kIndexAt), 0);
   header_->used = ~std::uint64_t{0} - 3;
-  EXPECT_EQ(stacks.find(stack(10)), 0u);
+  EXPECT_EQ(find(stacks, 10), 0u);
 }
 
 TEST_F(Region, HasEachStackOnce) {
   Stacks stacks;
   ASSERT_TRUE(stacks.open(path_.c_str()));
-  const std::uint32_t first = stacks.find(stack(10));
+  const std::uint32_t first = find(stacks, 10);
   ASSERT_NE(first, 0u);
   EXPECT_EQ(header_->newest.load(), first);
-  EXPECT_EQ(stacks.find(stack(10)), first);
-  EXPECT_NE(stacks.find(stack(11)), first);
+  EXPECT_EQ(find(stacks, 10), first);
+  EXPECT_NE(find(stacks, 11), first);
   const Record& record = stacks.record(first);
   EXPECT_EQ(record.tgid, 10u);
   ASSERT_EQ(record.depth, pcs_.size());
@@ -94,12 +98,12 @@ TEST_F(Region, HasEachStackOnce) {
 TEST_F(Region, IsFullAtSomeTime) {
   Stacks stacks;
   ASSERT_TRUE(stacks.open(path_.c_str()));
-  const std::uint32_t first = stacks.find(stack(1));
+  const std::uint32_t first = find(stacks, 1);
   EXPECT_FALSE(stacks.nearly_full());
   header_->used = kMostUnits - 1;
   EXPECT_TRUE(stacks.nearly_full());
-  EXPECT_EQ(stacks.find(stack(2)), 0u);
-  EXPECT_EQ(stacks.find(stack(1)), first) << "what is there stays";
+  EXPECT_EQ(find(stacks, 2), 0u);
+  EXPECT_EQ(find(stacks, 1), first) << "what is there stays";
 }
 
 TEST_F(Region, OfAnotherSizeOrKindIsRefused) {
@@ -120,7 +124,7 @@ TEST_F(Region, OfManyThreads) {
   std::vector<std::thread> threads;
   for (auto& places : found)
     threads.emplace_back([&] {
-      for (std::uint32_t tid = 1; tid <= kStacks; ++tid) places.push_back(stacks.find(stack(tid)));
+      for (std::uint32_t tid = 1; tid <= kStacks; ++tid) places.push_back(find(stacks, tid));
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& places : found) EXPECT_EQ(places, found[0]);
