@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,35 +18,12 @@
 
 #include "os/descriptor.h"
 #include "os/mapped_files.h"
+#include "os/program.h"
 
 namespace windlass::symbols {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// `debuginfod-find KIND BUILDID [SOURCE]`, without a shell, with its output in `out` and nothing else of ours; -1: not
-// started.
-pid_t start(const char* kind, const std::string& build_id, const char* source, int out) {
-  posix_spawn_file_actions_t actions;
-  if (posix_spawn_file_actions_init(&actions) != 0) return -1;
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);  // first: it may be 0 or 2 itself
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  const std::array<const char*, 5> arguments{"debuginfod-find", kind, build_id.c_str(), source, nullptr};
-  pid_t child = -1;
-  const int error =
-      posix_spawnp(&child, arguments[0], &actions, &attributes, const_cast<char* const*>(arguments.data()), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return error == 0 ? child : -1;
-}
 
 // What it prints until it ends. Nothing, if that is no path or takes too long.
 std::string read_path(int from, std::chrono::milliseconds patience) {
@@ -79,13 +54,13 @@ int find(const char* kind, const std::string& digits, std::chrono::milliseconds 
   pid_t child = -1;
   {
     const os::Descriptor in(ends[1]);  // closed here: the child's is then the only one
-    child = start(kind, digits, source, in.get());
+    const char* const arguments[] = {"debuginfod-find", kind, digits.c_str(), source, nullptr};
+    child = os::start_program(arguments, in.get());
   }
   if (child < 0) return -1;
   std::string path = read_path(out.get(), patience);
   if (path.empty()) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  const int status = os::wait_for_program(child);
   if (path.ends_with('\n')) path.pop_back();
   if (status != 0 || !path.starts_with('/')) return -1;
   return os::open_regular(path);
