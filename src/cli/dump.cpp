@@ -177,10 +177,11 @@ class DumpbinDumper final : public sources::FormatVisitor {
     dump_winx64(functions, out_, report_, DumpForm::kDumpbin);
   }
   void winarm64(const sources::UnwindSource&, const winarm64::Functions&) override {
-    report_(Error{ErrorCode::kUnsupported, "ARM64 images are not printed in dumpbin's form: leave --dumpbin out"});
+    report_(
+        Error{ErrorCode::kUnsupported, "ARM64 images are not printed in dumpbin's form. Way out: leave --dumpbin out"});
   }
   void rows(const sources::UnwindSource&) override {
-    report_(Error{ErrorCode::kUnsupported, "dumpbin's form is that of PE images of x64: leave --dumpbin out"});
+    report_(Error{ErrorCode::kUnsupported, "dumpbin's form is that of PE images of x64. Way out: leave --dumpbin out"});
   }
 
  private:
@@ -211,6 +212,7 @@ void register_dump(CLI::App& app, int& status) {
   command->add_option("FILE", options->file, "An ELF or PE file")->required()->type_name("FILE");
   command->callback([options, dumpbin, &status] {
     options->ranges = !*dumpbin;
+    options->errors_apart = *dumpbin;
     status = list_file(*options, *dumpbin ? dump_as_dumpbin : dump);
   });
 }

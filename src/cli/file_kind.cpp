@@ -25,6 +25,7 @@ enum class FileKind : std::uint8_t {
   kFolded,      // lines "main;f;g 12"
   kSpeedscope,  // JSON of speedscope
   kFirefox,     // JSON of the Firefox Profiler
+  kJfr,         // of JDK Flight Recorder
   kTrace,       // JSON of the Trace Event Format
   kCore,
   kMinidump,
@@ -49,6 +50,7 @@ constexpr Known kKnown[] = {
     {FileKind::kFolded, "is a file of folded stacks", "report", ""},
     {FileKind::kSpeedscope, "is a profile in speedscope's format", "report", ""},
     {FileKind::kFirefox, "is a profile in the Firefox Profiler's format", "report", ""},
+    {FileKind::kJfr, "is a recording of JDK Flight Recorder", "report", ""},
     {FileKind::kTrace, "is a trace in Chrome's format", "",
      "ui.perfetto.dev reads it; windlass report reads profiles (.pb.gz)"},
     {FileKind::kCore, "is a core file", "walk", ""},
@@ -97,6 +99,7 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
   if (text.starts_with("MZ")) return FileKind::kPe;
   if (text.starts_with("Microsoft C/C++ MSF 7.00")) return FileKind::kPdb;
   if (text.starts_with("PERFILE2") || text.starts_with("2ELIFREP")) return FileKind::kPerfData;
+  if (text.starts_with(std::string_view("FLR\0", 4))) return FileKind::kJfr;
   if (is_store(text)) return FileKind::kStore;
   const bool gzip = text.starts_with("\x1f\x8b");
   if (gzip && path.ends_with(".pb.gz")) return FileKind::kProfile;

@@ -76,8 +76,12 @@ int list_file(const ListingOptions& options, Lister list) {
   {
     TextWriter out(STDOUT_FILENO);
     const auto report = [&](const Error& error) {
-      status = kFoundWrong;
-      print_error(out, error, options.json);
+      if (status != kRefused)
+        status = error.code == ErrorCode::kUnsupported && options.errors_apart ? kRefused : kFoundWrong;
+      if (options.errors_apart)
+        say_error(options.file, error);
+      else
+        print_error(out, error, options.json);
     };
     const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     if (source) {

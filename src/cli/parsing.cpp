@@ -1,7 +1,12 @@
 #include "cli/parsing.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -150,6 +155,26 @@ CLI::Validator between(Number least, Number most) {
 
 CLI::Validator number_between(std::uint64_t least, std::uint64_t most) { return between(least, most); }
 CLI::Validator amount_between(double least, double most) { return between(least, most); }
+
+CLI::Validator readable_file() {
+  return {[](std::string& file) {
+            if (::access(file.c_str(), R_OK) == 0) return std::string();
+            return fmt::format("cannot open {}: {}. Way out: a file that is there", file, std::strerror(errno));
+          },
+          ""};
+}
+
+CLI::Validator folder() {
+  return {[](std::string& path) {
+            struct stat status {};
+            if (::stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
+              errno = ENOTDIR;
+            else if (::access(path.c_str(), R_OK | X_OK) == 0)
+              return std::string();
+            return fmt::format("cannot open {}: {}. Way out: a folder that is there", path, std::strerror(errno));
+          },
+          ""};
+}
 
 std::string_view nearest(std::string_view word, std::span<const std::string> names) {
   std::string_view best;

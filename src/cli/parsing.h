@@ -19,6 +19,10 @@ namespace windlass::cli {
 // Accepts numbers from `least` to `most`, fractions too.
 [[nodiscard]] CLI::Validator amount_between(double least, double most);
 
+// Accepts a file that can be read, or a folder.
+[[nodiscard]] CLI::Validator readable_file();
+[[nodiscard]] CLI::Validator folder();
+
 // The name that `word` was meant to be: the nearest of `names`, if it is near. Empty: none is. The cost of a letter
 // left out, added, changed, or swapped with the next is 1; a third of the word's letters may be wrong. A word has four
 // letters at least.

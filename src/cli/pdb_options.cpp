@@ -1,13 +1,10 @@
 #include "cli/pdb_options.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "cli/parsing.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -15,10 +12,7 @@ namespace windlass::cli {
 void add_pdb_options(CLI::App& command, PdbSearch& to) {
   command.add_option("--pdb", to.files, "a PDB file of a Windows image (repeatable)")
       ->type_name("FILE")
-      ->check([](const std::string& file) {
-        if (access(file.c_str(), R_OK) == 0) return std::string();
-        return fmt::format("cannot open {}: {}. Way out: a file that is there", file, std::strerror(errno));
-      })
+      ->check(readable_file())
       ->allow_extra_args(false);
   command
       .add_option("--symbol-path", to.symbol_path,

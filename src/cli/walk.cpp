@@ -245,12 +245,15 @@ void register_walk(CLI::App& app, int& status) {
   command
       ->add_option("-e,--core-exe,--executable", options->files.executable,
                    "the program's own file, whatever the dump calls it")
+      ->check(readable_file())
       ->type_name("FILE");
   command->add_option("--sysroot", options->files.sysroot, "where the files of a dump are found, before /")
+      ->check(folder())
       ->type_name("DIR");
   command
       ->add_option("--debug-dir", options->debug_directory,
                    "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug")
+      ->check(folder())
       ->type_name("DIR");
   add_pdb_options(*command, options->pdb);
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")

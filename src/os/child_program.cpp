@@ -59,28 +59,26 @@ int spawn(const ChildProgram& program, int out, pid_t& child) {
 }
 
 // To the end of file.
-Expected<std::string> read_output(int from, const ChildProgram& program) {
-  std::string text;
-  const auto deadline = Clock::now() + program.patience;
+Expected<void> read_output(int from, std::chrono::milliseconds patience, const TakeOutput& take) {
+  const auto deadline = Clock::now() + patience;
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd ready{.fd = from, .events = POLLIN, .revents = 0};
     const int count = left > 0 ? ::poll(&ready, 1, static_cast<int>(left)) : 0;
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return fail(ErrorCode::kSystem, "a program did not end in time", 0, ETIMEDOUT);
-    std::array<char, 4096> some{};
+    std::array<char, 16384> some;
     const ssize_t got = ::read(from, some.data(), some.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(ErrorCode::kSystem, "cannot read what a program prints", text.size(), errno);
-    if (got == 0) return text;
-    text.append(some.data(), static_cast<std::size_t>(got));
-    if (text.size() > program.most_bytes) return fail(ErrorCode::kLimit, "a program printed too much", text.size());
+    if (got < 0) return fail(ErrorCode::kSystem, "cannot read what a program prints", 0, errno);
+    if (got == 0) return {};
+    if (const auto taken = take({some.data(), static_cast<std::size_t>(got)}); !taken) return taken;
   }
 }
 
 }  // namespace
 
-Expected<ChildEnd> run_program(const ChildProgram& program) {
+Expected<int> run_program(const ChildProgram& program, const TakeOutput& take) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail(ErrorCode::kSystem, "cannot make a pipe", 0, errno);
   const Descriptor from(ends[0]);
@@ -92,13 +90,23 @@ Expected<ChildEnd> run_program(const ChildProgram& program) {
   }
   if (error == ENOENT) return fail(ErrorCode::kNotFound, "there is no such program", 0, ENOENT);
   if (error != 0) return fail(ErrorCode::kSystem, "cannot start a program", 0, static_cast<std::uint64_t>(error));
-  auto output = read_output(from.get(), program);
+  const auto output = read_output(from.get(), program.patience, take);
   if (!output) ::kill(child, SIGKILL);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (!output) return Failure(output.error());
-  return ChildEnd{.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-                  .output = *std::move(output)};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Expected<ChildEnd> run_program(const ChildProgram& program) {
+  std::string output;
+  const auto status = run_program(program, [&](std::string_view some) -> Expected<void> {
+    output += some;
+    if (output.size() <= program.most_bytes) return {};
+    return fail(ErrorCode::kLimit, "a program printed too much", output.size());
+  });
+  if (!status) return Failure(status.error());
+  return ChildEnd{.status = *status, .output = std::move(output)};
 }
 
 }  // namespace windlass::os

@@ -3,8 +3,9 @@
 
 #include <chrono>
 #include <cstddef>
-#include <span>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "windlass/error.h"
@@ -29,5 +30,10 @@ struct ChildEnd {
 // Errors: kNotFound: there is no such program. kLimit: it printed more than `most_bytes`. kSystem, ETIMEDOUT: it took
 // too long. Then it was killed. kSystem with another errno: it was not started.
 [[nodiscard]] Expected<ChildEnd> run_program(const ChildProgram& program);
+
+// The same, with the output piece by piece as it comes. `most_bytes` does not count. If `take` fails, the program is
+// killed, and the error is that of `take`. The status of the program's end as in ChildEnd.
+using TakeOutput = std::function<Expected<void>(std::string_view)>;
+[[nodiscard]] Expected<int> run_program(const ChildProgram& program, const TakeOutput& take);
 
 }  // namespace windlass::os

@@ -78,6 +78,7 @@ Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& l
     case FileFormat::kFolded: profile = read_folded(text, limits); break;
     case FileFormat::kSpeedscope: profile = read_speedscope(text, limits); break;
     case FileFormat::kFirefox: profile = read_firefox(text, limits); break;
+    case FileFormat::kJfr: profile = read_jfr(bytes, limits); break;
   }
   if (!profile) return Failure(profile.error());
   result.profile = std::move(*profile);
@@ -89,6 +90,7 @@ Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& l
 FileFormat format_of(ByteView bytes) {
   if (is_perf_file(bytes)) return FileFormat::kPerfData;
   const std::string_view text = text_of(bytes).substr(0, kLook);
+  if (text.starts_with(std::string_view("FLR\0", 4))) return FileFormat::kJfr;
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') {
     if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileFormat::kSpeedscope;

@@ -6,6 +6,7 @@
 // - folded stacks
 // - speedscope's JSON
 // - the Firefox Profiler's processed JSON
+// - recordings of JDK Flight Recorder, by the program `jfr` of a JDK
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace windlass::importer {
 
-enum class FileFormat : std::uint8_t { kPprof, kPerfData, kPerfScript, kFolded, kSpeedscope, kFirefox };
+enum class FileFormat : std::uint8_t { kPprof, kPerfData, kPerfScript, kFolded, kSpeedscope, kFirefox, kJfr };
 
 struct Imported {
   profile::Profile profile;
@@ -41,5 +42,10 @@ struct Imported {
 [[nodiscard]] Expected<profile::Profile> read_perf_script(std::string_view text, const Limits& limits = {});
 [[nodiscard]] Expected<profile::Profile> read_speedscope(std::string_view text, const Limits& limits = {});
 [[nodiscard]] Expected<profile::Profile> read_firefox(std::string_view text, const Limits& limits = {});
+// The JSON that `jfr print` prints of samples.
+[[nodiscard]] Expected<profile::Profile> read_jfr_text(std::string_view text, const Limits& limits = {});
+
+// A recording itself. Runs `jfr`, found by PATH; kUnsupported if there is none.
+[[nodiscard]] Expected<profile::Profile> read_jfr(ByteView bytes, const Limits& limits = {});
 
 }  // namespace windlass::importer

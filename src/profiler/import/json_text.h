@@ -24,6 +24,7 @@ class JsonValue {
   [[nodiscard]] bool is_object() const { return first() == '{'; }
   [[nodiscard]] bool is_array() const { return first() == '['; }
   [[nodiscard]] bool is_null() const { return first() == 'n'; }
+  [[nodiscard]] bool is_true() const { return first() == 't'; }
   [[nodiscard]] bool is_string() const { return first() == '"'; }
   // Its offset in the text.
   [[nodiscard]] std::uint64_t where() const { return at_; }
