@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
@@ -32,6 +33,31 @@ const char* unknown_subcommand(const CLI::App& app, int argc, char** argv) {
   return std::ranges::any_of(app.get_subcommands({}), is_it) ? nullptr : argv[1];
 }
 
+struct Command {
+  std::string_view name;
+  void (*describe)(CLI::App& app, int& status);
+};
+constexpr Command kCommands[] = {
+    {"dump", windlass::cli::register_dump},       {"rows", windlass::cli::register_rows},
+    {"record", windlass::cli::register_record},   {"top", windlass::cli::register_top},
+    {"agent", windlass::cli::register_agent},     {"report", windlass::cli::register_report},
+    {"view", windlass::cli::register_view},       {"serve", windlass::cli::register_serve},
+    {"symbols", windlass::cli::register_symbols}, {"store", windlass::cli::register_store},
+    {"walk", windlass::cli::register_walk},       {"doctor", windlass::cli::register_doctor},
+    {"mcp", windlass::cli::register_mcp},         {"emit", windlass::cli::register_emit},
+};
+
+// The options of all commands take half of the start's instructions to describe. A line that begins with a command
+// needs no other's.
+void register_commands(CLI::App& app, std::string_view first, int& status) {
+  const auto* const only = std::ranges::find(kCommands, first, &Command::name);
+  if (only != std::end(kCommands)) return only->describe(app, status);
+  if (first == "-V" || first == "--version") return;
+  for (const Command& command : kCommands) command.describe(app, status);
+  windlass::cli::register_help(app, status);
+  windlass::cli::register_completion(app);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,22 +65,7 @@ int main(int argc, char** argv) {
   CLI::App app("call stacks of running programs and of dumps, and the unwind information behind them", "windlass");
   app.set_version_flag("-V,--version", windlass::cli::version_text);
   app.require_subcommand(1);
-  windlass::cli::register_dump(app, status);
-  windlass::cli::register_rows(app, status);
-  windlass::cli::register_record(app, status);
-  windlass::cli::register_top(app, status);
-  windlass::cli::register_agent(app, status);
-  windlass::cli::register_report(app, status);
-  windlass::cli::register_view(app, status);
-  windlass::cli::register_serve(app, status);
-  windlass::cli::register_symbols(app, status);
-  windlass::cli::register_store(app, status);
-  windlass::cli::register_walk(app, status);
-  windlass::cli::register_doctor(app, status);
-  windlass::cli::register_mcp(app, status);
-  windlass::cli::register_emit(app, status);
-  windlass::cli::register_help(app, status);
-  windlass::cli::register_completion(app);
+  register_commands(app, argc > 1 ? argv[1] : "", status);
   windlass::cli::use_own_words(app);
   if (argc == 1) {
     windlass::cli::print_overview(app);

@@ -15,9 +15,10 @@ void register_serve(CLI::App& app, int& status) {
   auto arguments = std::make_shared<ServeArguments>();
   CLI::App* command = app.add_subcommand("serve", "serve a store to browsers: services, times, flame graphs");
   command
-      ->add_option("FILE", arguments->files,
-                   "stores that agent wrote (files, folders of these, clickhouse:// URLs); or profiles, which are served "
-                   "as one store")
+      ->add_option(
+          "FILE", arguments->files,
+          "stores that agent wrote (files, folders of these, clickhouse:// URLs); or profiles, which are served "
+          "as one store")
       ->required()
       ->type_name("FILE");
   command

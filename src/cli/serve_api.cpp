@@ -23,6 +23,7 @@
 #include "profiler/export/html.h"
 #include "profiler/export/report.h"
 #include "profiler/export/values.h"
+#include "profiler/store/open_store.h"
 #include "profiler/store/read_profile.h"
 
 namespace windlass::cli {

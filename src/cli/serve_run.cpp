@@ -21,6 +21,7 @@
 #include "cli/stop_signals.h"
 #include "cli/store_range.h"
 #include "os/descriptor.h"
+#include "profiler/store/open_store.h"
 
 namespace windlass::cli {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "profiler/export/stacks.h"
 #include "profiler/store/batch_rows.h"
-#include "profiler/store/sqlite_filter.h"
 #include "profiler/store/series_steps.h"
+#include "profiler/store/sqlite_filter.h"
 #include "profiler/store/sqlite_lists.h"
 #include "profiler/store/sqlite_sums.h"
 

@@ -191,8 +191,7 @@ Expected<void> check_kind(Database& database) {
   if (*application != kApplicationId) return fail(ErrorCode::kMalformed, kOtherProgram, 0);
   const auto version = database.number("PRAGMA user_version");
   if (!version) return Failure(version.error());
-  if (*version != kStoreVersion)
-    return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
+  if (*version != kStoreVersion) return fail(ErrorCode::kUnsupported, kOtherVersion, 0, *version);
   const auto has = schema_of(database);
   if (!has) return Failure(has.error());
   static const auto wanted = known_schema();

@@ -105,7 +105,7 @@ TEST_F(SharedRegion, MayHaveStacksOfAnyLengthAndTime) {
   const auto last = static_cast<std::uint32_t>((alloc::kRegionSize - sizeof(alloc::Record)) / alloc::kUnit);
   for (const std::uint32_t place : {kFirst, last, last - 3}) {
     record(place).depth = 0xffff;
-    record(place).end = 0xffff;
+    record(place).end = 0xff;
     record(place).time = ~std::uint64_t{0};
     header().newest = place;
     const auto events = poll();

@@ -150,8 +150,9 @@ TEST_F(ClickhouseFaults, AServerThatIsAwayForLongIsToldOfTheDropped) {
   for (std::uint64_t i = 0; i < 8; ++i) {
     KeptBatch batch = batch_at(i, random_.make(50));
     batch.profile.lost = 0;
-    samples += profile::count_samples(batch.profile);
-    queue.add({batch.id, batch.begin_ns, batch.end_ns, std::move(batch.profile)});
+    const std::uint64_t some = profile::count_samples(batch.profile);
+    samples += some;
+    queue.add({batch.id, batch.begin_ns, batch.end_ns, std::move(batch.profile), some});
     EXPECT_FALSE(queue.flush().has_value());
   }
   ASSERT_TRUE(server_.start());

@@ -87,7 +87,7 @@ TEST_F(SqliteStore, LongRangesHaveTheSumsOfTheirSamples) {
   for (std::uint64_t i = 0; i < 60; ++i) {
     KeptBatch batch = batch_at(i, random.make(20), i % 3 == 0 ? "host-b" : "host-a");
     batch.begin_ns = kFirst + i * 7 * kMinute + random.below(60) * 1'000'000'000;
-    batch.end_ns = batch.begin_ns + kTenSeconds;
+    batch.end_ns = kFirst + (i + 1) * 7 * kMinute;
     batches.push_back(std::move(batch));
   }
   const auto check = [&](store::ProfileStore& store, const StoreReference& reference) {
