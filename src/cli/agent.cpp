@@ -134,9 +134,9 @@ class AgentTotals {
 
 // Where samples go, as messages name that place.
 std::string place_of(const AgentArguments& arguments) {
-  const std::string url = transport::url_shown(arguments.otlp.url);
+  std::string url = transport::url_shown(arguments.otlp.url);
   if (arguments.store.empty()) return url;
-  const std::string store = store::shown_place(arguments.store);
+  std::string store = store::shown_place(arguments.store);
   return arguments.otlp.url.empty() ? store : fmt::format("{} and {}", store, url);
 }
 

@@ -7,8 +7,10 @@
 // libdw's own names, which its archive then has no need to give. Other arguments and results than its own are not used.
 extern "C" {
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a name
 #define WINDLASS_UNUSED_MACHINE(name) \
   void* name(void* /*elf*/, unsigned short /*machine*/, void* /*backend*/) { return nullptr; }
+// NOLINTEND(bugprone-macro-parentheses)
 WINDLASS_UNUSED_MACHINE(alpha_init)
 WINDLASS_UNUSED_MACHINE(arm_init)
 WINDLASS_UNUSED_MACHINE(bpf_init)

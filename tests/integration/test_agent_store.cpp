@@ -128,7 +128,7 @@ TEST_F(AgentStore, TellsTheServiceManager) {
 // What the contract test does with profiles that are made by rule.
 TEST_F(AgentStore, ARecordingIsReadAsItWasWritten) {
   const std::string file = folder_ + "/p.pb.gz";
-  run(fmt::format("{} record -a -F 499 --off-cpu --duration 3 -o {} 2>&1", WINDLASS_COMMAND, file));
+  run(fmt::format("{} record -a -F 199 --off-cpu --duration 1 -o {} 2>&1", WINDLASS_COMMAND, file));
   auto recorded = exporter::read_pprof_file(file);
   ASSERT_TRUE(recorded.has_value());
   ASSERT_GT(recorded->samples.size(), 50u);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -89,6 +90,7 @@ class ClickhouseProcess {
       dup2(to, 1);
       dup2(to, 2);
       setpgid(0, 0);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves none behind
       if (most_file_bytes != 0) {
         std::signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{most_file_bytes, most_file_bytes};

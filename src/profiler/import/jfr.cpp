@@ -15,6 +15,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -62,16 +63,18 @@ std::uint64_t nanoseconds(std::string_view text) {
     if (!number || text.empty()) return 0;
     seconds += *number * (text[0] == 'H' ? 3600 : text[0] == 'M' ? 60 : 1);
   }
-  return seconds < 1e9 ? static_cast<std::uint64_t>(seconds * 1e9 + 0.5) : 0;
+  return seconds < 1e9 ? static_cast<std::uint64_t>(std::llround(seconds * 1e9)) : 0;
 }
 
 // Of "2026-11-28T01:09:32.629850537Z" or "...+01:00", since 1970.
 std::optional<std::uint64_t> unix_time(const std::string& text) {
   int year = 0, used = 0;
   unsigned month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  // NOLINTBEGIN(bugprone-unchecked-string-to-number-conversion): digits of bounded number, and what is read is counted
   if (std::sscanf(text.c_str(), "%4d-%2u-%2uT%2u:%2u%n", &year, &month, &day, &hour, &minute, &used) != 5)
     return std::nullopt;
   std::string_view rest = std::string_view(text).substr(static_cast<std::size_t>(used));
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the end of a std::string
   if (int more = 0; std::sscanf(rest.data(), ":%2u%n", &second, &more) == 1)
     rest.remove_prefix(static_cast<std::size_t>(more));
   std::int64_t fraction = 0;
@@ -85,8 +88,10 @@ std::optional<std::uint64_t> unix_time(const std::string& text) {
     if (std::sscanf(rest.data() + 1, "%2u:%2u", &hours, &minutes) != 2) return std::nullopt;
     east = (rest[0] == '-' ? -1 : 1) * static_cast<std::int64_t>(hours * 60 + minutes);
   }
+  // NOLINTEND(bugprone-unchecked-string-to-number-conversion)
   const std::chrono::sys_days days = std::chrono::year(year) / std::chrono::month(month) / std::chrono::day(day);
-  const std::int64_t minutes = std::int64_t{days.time_since_epoch().count()} * 1440 + hour * 60 + minute - east;
+  const std::int64_t minutes =
+      std::int64_t{days.time_since_epoch().count()} * 1440 + std::int64_t{hour} * 60 + minute - east;
   constexpr std::int64_t kMostMinutes = INT64_MAX / 60'000'000'000 - 1;
   if (minutes < 0 || minutes > kMostMinutes) return std::nullopt;
   return static_cast<std::uint64_t>((minutes * 60 + second) * 1'000'000'000 + fraction);
@@ -128,6 +133,7 @@ class JfrReader {
       return fail(ErrorCode::kMalformed, "no sample of code in the recording", 0);
     builder_.sort_events([&](std::uint32_t number) { return ~counts_[number]; });
     for (profile::Sample& sample : builder_.edit().samples) sample.pid = pid_;
+    if (first_) builder_.count_times_from(*first_);
     builder_.edit().start_unix_ns = first_.value_or(0);
     return builder_.profile();
   }

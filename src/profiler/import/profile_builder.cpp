@@ -151,7 +151,7 @@ void ProfileBuilder::place_times() {
   });
   if (moments_.empty()) return;
   const auto [first, last] = std::ranges::minmax(moments_, {}, &Moment::time);
-  const std::uint64_t start = first.time;
+  const std::uint64_t start = std::min(first.time, origin_);
   if (profile_.duration_ns == 0) profile_.duration_ns = last.time - start;
   std::ranges::sort(moments_, {}, [](const Moment& moment) { return std::pair(moment.sample, moment.time); });
   for (const Moment& moment : moments_) {

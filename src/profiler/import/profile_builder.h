@@ -51,6 +51,9 @@ class ProfileBuilder {
   void add_to(std::uint32_t number, const profile::Sample& sample, std::optional<std::uint64_t> at = std::nullopt);
   // Events with a smaller rank come first. To be called last.
   void sort_events(FunctionRef<std::uint64_t(std::uint32_t number)> rank);
+  // Times of the profile count from `time`, of the same clock as those of add(); without it from the first that is
+  // kept. No time that is kept may be earlier.
+  void count_times_from(std::uint64_t time) { origin_ = time; }
   // Counts work that makes no item.
   void count(std::uint64_t items) { left_ -= items < left_ ? items : left_; }
 
@@ -80,6 +83,7 @@ class ProfileBuilder {
   };
 
   std::uint64_t left_;
+  std::uint64_t origin_ = ~std::uint64_t{0};  // of times
   profile::Profile profile_;
   std::unordered_map<std::string, std::uint32_t> strings_, modules_, functions_, locations_, samples_, label_sets_;
   std::vector<Added> added_;  // of each event

@@ -15,8 +15,9 @@ namespace windlass::profiler {
 std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second, bool ticks_alone) {
   constexpr std::uint64_t kStackBytes = 600, kLeast = std::uint64_t{8} << 20, kMost = std::uint64_t{1} << 28;
   const std::uint64_t ticks = std::uint64_t{frequency} * cpus;
-  const std::uint64_t raw =
-      ticks_alone ? std::min(raw_bytes_per_second, ticks * WL_MAX_RAW_STACK) : raw_bytes_per_second;
+  const std::uint64_t raw = ticks_alone
+                                ? std::min(raw_bytes_per_second, ticks * static_cast<std::uint64_t>(WL_MAX_RAW_STACK))
+                                : raw_bytes_per_second;
   return static_cast<std::uint32_t>(std::bit_ceil(std::clamp(raw / 4 + ticks * kStackBytes, kLeast, kMost)));
 }
 

@@ -64,14 +64,14 @@ Expected<void> Spool::read_folder() {
 }
 
 // Without its file.
-void Spool::forget(std::deque<Entry>::iterator entry) {
+void Spool::forget(const std::deque<Entry>::iterator& entry) {
   state_->counters.bytes -= entry->bytes;
   if (state_->in_hand == entry->sequence) state_->in_hand.reset();
   state_->waiting.erase(entry);
   state_->counters.batches = state_->waiting.size();
 }
 
-void Spool::drop(std::deque<Entry>::iterator entry) {
+void Spool::drop(const std::deque<Entry>::iterator& entry) {
   const auto header = read_header(folder_.get(), entry->sequence);
   if (header && *header) {
     ++state_->counters.dropped_batches;

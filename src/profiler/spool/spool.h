@@ -78,8 +78,8 @@ class Spool {
   Spool(os::Descriptor folder, os::Descriptor lock, std::uint64_t most_bytes);
   [[nodiscard]] Expected<void> read_folder();
   [[nodiscard]] bool make_room(std::uint64_t bytes);
-  void forget(std::deque<Entry>::iterator entry);
-  void drop(std::deque<Entry>::iterator entry);
+  void forget(const std::deque<Entry>::iterator& entry);
+  void drop(const std::deque<Entry>::iterator& entry);
   bool finish(std::uint64_t sequence, bool taken);
 
   os::Descriptor folder_, lock_;

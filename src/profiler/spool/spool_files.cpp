@@ -37,8 +37,9 @@ std::string name_of(std::uint64_t sequence) {
 
 std::optional<std::uint64_t> sequence_of(std::string_view name) {
   std::uint64_t sequence = 0;
-  const auto end = name.data() + name.size();
-  const auto read = std::from_chars(name.data(), end, sequence, 16);
+  const char* const begin = name.begin();
+  const char* const end = name.end();
+  const auto read = std::from_chars(begin, end, sequence, 16);
   if (name.size() != kDigits || read.ec != std::errc() || read.ptr != end) return std::nullopt;
   return sequence;
 }

@@ -31,6 +31,7 @@ std::string engine_of(const ClickhouseTable& table, const ClickhouseLayout& layo
 
 }  // namespace
 
+// NOLINTBEGIN(performance-inefficient-string-concatenation): once a store
 std::vector<std::string> clickhouse_statements(const std::string& database, const ClickhouseLayout& layout) {
   const std::string on = layout.cluster.empty() ? "" : " ON CLUSTER " + layout.cluster;
   std::vector<std::string> statements{"CREATE DATABASE IF NOT EXISTS " + database + on};
@@ -58,5 +59,6 @@ std::vector<std::string> clickhouse_statements(const std::string& database, cons
                        " VALUES (" + std::to_string(kClickhouseVersion) + ", toUInt32(now()))");
   return statements;
 }
+// NOLINTEND(performance-inefficient-string-concatenation)
 
 }  // namespace windlass::store

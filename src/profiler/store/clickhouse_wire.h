@@ -78,7 +78,7 @@ class RowReader {
   Number number() {
     Number value{};
     if (!has(sizeof value)) return value;
-    std::memcpy(&value, rest_.data(), sizeof value);
+    std::memcpy(&value, rest_.begin(), sizeof value);
     rest_.remove_prefix(sizeof value);
     return value;
   }
@@ -103,7 +103,7 @@ class RowReader {
     std::vector<Number> list;
     if (count > rest_.size() || !has(count * sizeof(Number))) return good_ = false, list;
     list.resize(count);
-    if (count != 0) std::memcpy(list.data(), rest_.data(), count * sizeof(Number));
+    if (count != 0) std::memcpy(list.data(), rest_.begin(), count * sizeof(Number));
     rest_.remove_prefix(count * sizeof(Number));
     return list;
   }

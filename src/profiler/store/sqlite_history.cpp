@@ -23,11 +23,18 @@ Expected<void> run_with(Database& database, const char* sql, std::uint64_t numbe
   return statement->bind(number).run();
 }
 
+Expected<std::uint64_t> oldest(Database& database) {
+  return database.number("SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1");
+}
+
 Expected<void> delete_intervals(Database& database, const std::string& which, std::uint64_t bound) {
   if (const auto subtracted = subtract_intervals(database, which, bound); !subtracted) return subtracted;
   const std::string samples = "DELETE FROM samples WHERE interval IN (SELECT id FROM intervals WHERE " + which + ")";
   if (const auto deleted = run_with(database, samples.c_str(), bound); !deleted) return deleted;
-  return run_with(database, ("DELETE FROM intervals WHERE " + which).c_str(), bound);
+  if (const auto deleted = run_with(database, ("DELETE FROM intervals WHERE " + which).c_str(), bound); !deleted)
+    return deleted;
+  const auto first = oldest(database);
+  return first ? delete_sums_before(database, *first) : Expected<void>(Failure(first.error()));
 }
 
 // Of pages that have contents of history: symbol files come on top.
@@ -38,10 +45,6 @@ Expected<std::uint64_t> used_bytes(Database& database) {
       "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
       "pragma_freelist_count, pragma_page_size");
   return all ? Expected<std::uint64_t>(*all - std::min(*all, *symbols)) : all;
-}
-
-Expected<std::uint64_t> oldest(Database& database) {
-  return database.number("SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1");
 }
 
 // Gives all free pages back to the system.
@@ -101,9 +104,6 @@ Expected<void> Pruner::collect(Database& database, std::uint64_t slack) {
                           "DELETE FROM functions WHERE used < ?", "DELETE FROM modules WHERE used < ?",
                           "DELETE FROM label_sets WHERE used < ?", "DELETE FROM strings WHERE used < ?"})
     if (const auto deleted = run_with(database, sql, group); !deleted) return deleted;
-  const auto first_begin = oldest(database);
-  if (!first_begin) return Failure(first_begin.error());
-  if (const auto deleted = delete_sums_before(database, *first_begin); !deleted) return deleted;
   return database.run("DELETE FROM set_labels WHERE label_set NOT IN (SELECT id FROM label_sets)");
 }
 

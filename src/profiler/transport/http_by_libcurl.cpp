@@ -119,6 +119,7 @@ class Opened final : public Libcurl {
     headers_ = calls_.append(nullptr, "Expect:");  // no round trip before the body
     // With a semicolon in place of the colon libcurl sends a header without a value.
     for (const auto& [name, value] : request.headers)
+      // NOLINTNEXTLINE(performance-inefficient-string-concatenation): a few short headers
       headers_ = calls_.append(headers_, (value.empty() ? name + ";" : name + ": " + value).c_str());
     calls_.setopt(easy_, CURLOPT_HTTPHEADER, headers_);
     if (request.http2_prior_knowledge) {

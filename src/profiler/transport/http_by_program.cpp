@@ -33,6 +33,7 @@ std::string options_of(const HttpRequest& request) {
   option(options, "proto", "=http,https");
   option(options, "header", "Expect:");
   for (const auto& [name, value] : request.headers)
+    // NOLINTNEXTLINE(performance-inefficient-string-concatenation): a few short headers
     option(options, "header", value.empty() ? name + ";" : name + ": " + value);
   if (!request.body.empty() || request.method == "POST" || request.method == "PUT")
     option(options, "data-binary", "@/dev/fd/3");

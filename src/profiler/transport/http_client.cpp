@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kSpaces = " \t\r\n";
 
 bool is_same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+  return a.size() == b.size() && strncasecmp(a.begin(), b.begin(), a.size()) == 0;
 }
 
 std::string_view without_spaces(std::string_view text) {

@@ -44,7 +44,7 @@ bool read_response(std::string_view bytes, OtlpResult& to) {
       }
     }
     return true;
-  } catch (const protozero::exception&) {
+  } catch (const protozero::exception&) {  // NOLINT(bugprone-empty-catch): the comment
     to.rejected = 0;
     to.remark.clear();
     return false;
@@ -98,7 +98,7 @@ RpcStatus read_status(std::string_view bytes) {
         message.skip();
       }
     }
-  } catch (const protozero::exception&) {
+  } catch (const protozero::exception&) {  // NOLINT(bugprone-empty-catch): the comment
     // What came before the damage stays.
   }
   return status;
