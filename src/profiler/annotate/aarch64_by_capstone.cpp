@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "os/library_function.h"
 #include "profiler/annotate/disassemble.h"
 
 namespace windlass::annotate {
@@ -19,20 +20,15 @@ struct Capstone {
   decltype(&cs_close) close = nullptr;
 };
 
-template <typename Function>
-bool find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // Null: it is not installed here.
 const Capstone* capstone() {
   static const std::optional<Capstone> loaded = []() -> std::optional<Capstone> {
     void* library = dlopen(WINDLASS_CAPSTONE, RTLD_NOW | RTLD_LOCAL);
     Capstone found;
-    if (library == nullptr || !find(library, "cs_open", found.open) || !find(library, "cs_option", found.option) ||
-        !find(library, "cs_disasm", found.disasm) || !find(library, "cs_free", found.free) ||
-        !find(library, "cs_close", found.close))
+    if (library == nullptr || !os::find_function(library, "cs_open", found.open) ||
+        !os::find_function(library, "cs_option", found.option) ||
+        !os::find_function(library, "cs_disasm", found.disasm) || !os::find_function(library, "cs_free", found.free) ||
+        !os::find_function(library, "cs_close", found.close))
       return std::nullopt;
     return found;
   }();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "os/library_function.h"
 #include "profiler/transport/http_parts.h"
 
 #undef curl_easy_setopt
@@ -24,25 +25,20 @@ struct CurlCalls {
   decltype(&curl_slist_free_all) free_all = nullptr;
 };
 
-template <typename Call>
-bool find_call(void* library, const char* name, Call*& call) {
-  call = reinterpret_cast<Call*>(dlsym(library, name));
-  return call != nullptr;
-}
-
 // Null: it is not installed here. Never closed: its TLS library has handlers for the end of the process.
 const CurlCalls* curl_calls() {
   static const CurlCalls* const loaded = []() -> const CurlCalls* {
     static CurlCalls found;
     for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
       void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-      if (library != nullptr && find_call(library, "curl_global_init", found.global_init) &&
-          find_call(library, "curl_easy_init", found.init) && find_call(library, "curl_easy_setopt", found.setopt) &&
-          find_call(library, "curl_easy_perform", found.perform) &&
-          find_call(library, "curl_easy_reset", found.reset) &&
-          find_call(library, "curl_easy_cleanup", found.cleanup) &&
-          find_call(library, "curl_slist_append", found.append) &&
-          find_call(library, "curl_slist_free_all", found.free_all) &&
+      if (library != nullptr && os::find_function(library, "curl_global_init", found.global_init) &&
+          os::find_function(library, "curl_easy_init", found.init) &&
+          os::find_function(library, "curl_easy_setopt", found.setopt) &&
+          os::find_function(library, "curl_easy_perform", found.perform) &&
+          os::find_function(library, "curl_easy_reset", found.reset) &&
+          os::find_function(library, "curl_easy_cleanup", found.cleanup) &&
+          os::find_function(library, "curl_slist_append", found.append) &&
+          os::find_function(library, "curl_slist_free_all", found.free_all) &&
           found.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)
         return &found;
     }
