@@ -35,6 +35,12 @@ class AgentFaults : public AgentStore {
   [[nodiscard]] std::uint64_t all_intervals() {
     return std::filesystem::exists(path_) ? static_cast<std::uint64_t>(all().intervals) : 0;
   }
+  // The numbers of the last line of an agent that has ended well.
+  static std::vector<unsigned long> numbers_at_end(Running& agent) {
+    const CommandResult done = agent.wait();
+    EXPECT_EQ(done.status, 0) << done.output;
+    return numbers_of(done.output);
+  }
   // Of one agent alone: a sample is in the store, or counts as lost. So may other samples, which were never taken.
   void expect_complete(const CommandResult& done) {
     EXPECT_EQ(done.status, 0) << done.output;
@@ -222,10 +228,7 @@ TEST_F(AgentFaults, TwoAgentsHaveTwoStores) {
 TEST_F(AgentFaults, TwoAgentsOfOneHostShareAStore) {
   auto one = start("-a -F 97 --interval 500ms --duration 5");
   auto two = start("-a -F 97 --interval 500ms --duration 5");
-  const CommandResult first = one->wait(), second = two->wait();
-  EXPECT_EQ(first.status, 0) << first.output;
-  EXPECT_EQ(second.status, 0) << second.output;
-  const auto a = numbers_of(first.output), b = numbers_of(second.output);
+  const auto a = numbers_at_end(*one), b = numbers_at_end(*two);
   const store::Stacks stacks = all();
   EXPECT_EQ(count_of(stacks), a[0] + b[0]);
   EXPECT_EQ(stacks.intervals, a[2] + b[2]);
@@ -235,10 +238,7 @@ TEST_F(AgentFaults, TwoAgentsOfOneHostShareAStore) {
 TEST_F(AgentFaults, TwoAgentsShareAStore) {
   auto one = start("-a -F 97 --interval 500ms --host one --duration 5");
   auto two = start("-a -F 97 --interval 500ms --host two --duration 5");
-  const CommandResult first = one->wait(), second = two->wait();
-  EXPECT_EQ(first.status, 0) << first.output;
-  EXPECT_EQ(second.status, 0) << second.output;
-  const auto a = numbers_of(first.output), b = numbers_of(second.output);
+  const auto a = numbers_at_end(*one), b = numbers_at_end(*two);
   EXPECT_LE(a[0], a[1]);
   EXPECT_LE(b[0], b[1]);
   EXPECT_EQ(count_of(all()), a[0] + b[0]);
