@@ -35,8 +35,7 @@ inline const std::string& clickhouse_program() {
     const std::string part = fmt::format("{}.{}", folder.string(), getpid());
     const std::string take = fmt::format(
         "mkdir -p {0} && cd {0} && apt-get -qq download clickhouse-server >&2 && dpkg-deb -x clickhouse-server_*.deb . "
-        "&& "
-        "chmod 700 . && mv -T {0} {1} 2>/dev/null || rm -rf {0}",
+        "&& chmod 700 . && mv -T {0} {1} 2>/dev/null || rm -rf {0}",
         part, folder.string());
     (void)std::system(take.c_str());
     return access(taken.c_str(), X_OK) == 0 ? taken : std::string();
