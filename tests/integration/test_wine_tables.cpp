@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 
@@ -95,8 +96,13 @@ TEST_F(WineTables, LoopsAreWalkedWhereverTheyAre) {
   const auto is_loop = [&](std::uint64_t pc) { return pc >= begin && pc < begin + kCode; };
   // The thread's start calls it as it calls the others.
   const std::vector<std::uint64_t> below(published_["table"].end() - 3, published_["table"].end());
+  // A loaded machine may run the spinning thread seldom: it is read until it was seen at so many places.
+  constexpr std::size_t kPlaces = 4;
+  constexpr int kRounds = 60;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   std::set<std::uint64_t> interrupted;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < kRounds || interrupted.size() < kPlaces; ++round) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "seen at " << interrupted.size() << " places";
     const auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
     ASSERT_TRUE(target) << target.error().text();
     unsigned loops = 0;
@@ -111,7 +117,6 @@ TEST_F(WineTables, LoopsAreWalkedWhereverTheyAre) {
     }
     EXPECT_EQ(loops, 2U);
   }
-  EXPECT_GE(interrupted.size(), 4U);  // places
 }
 
 TEST_F(WineTables, MinidumpsHaveTheSameStacks) {
