@@ -359,6 +359,28 @@ TEST_F(PageNumbers, TheFlameChartShowsThreadsThatRestMuch) {
       << "boxes that are all border";
 }
 
+// Deep stacks that change with each sample are more boxes than a page can hold. The chart reaches the end nevertheless.
+TEST_F(PageNumbers, TheFlameChartIsCoarserThanAPixelBeforeItIsCut) {
+  constexpr std::uint32_t kSamples = 2000, kDepth = 60;
+  auto profile = testing::events_profile();
+  profile.samples.resize(2);
+  profile.events[0].per_time = 1;
+  profile.samples[1] = profile.samples[0];
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    profile.samples[i].locations.assign(kDepth, i == 0 ? 0 : 2);
+    profile.samples[i].count = profile.samples[i].times = kSamples / 2;
+    profile.samples[i].first_time = profile.times.size();
+    for (std::uint64_t tick = i; tick < kSamples; tick += 2) profile.times.push_back({tick * 1'000'000, 0});
+  }
+  profile.duration_ns = std::uint64_t{kSamples} * 1'000'000;
+  write(profile);
+  open("#view=chart");
+  EXPECT_LE(browser_->value("drawn.boxes.length"), 15000);
+  EXPECT_NEAR(browser_->value("Math.max(...drawn.boxes.map((box) => box.x + box.n)) / drawn.whole").get<double>(), 1, 0.01);
+  EXPECT_EQ(browser_->text("$('chartAxis').firstChild.textContent"), "0 s");
+  EXPECT_NE(browser_->text("svgTitle(drawn.boxes[0])").find("about "), std::string::npos) << "a time, no samples";
+}
+
 // As large as profiles come. The times are printed, not asserted.
 TEST_F(PageNumbers, OfTwoHundredThousandStacks) {
   const auto profile = profile_of({.samples = 200'000, .functions = 20'000, .stacks = 200'000, .depth = 60});

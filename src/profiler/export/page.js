@@ -142,6 +142,7 @@ function show() {
   $("time").setAttribute("aria-pressed", String(state.view === VIEW.CHART));
   $("functions").hidden = !table || empty;
   $("chart").hidden = table && !empty;
+  $("chartAxis").hidden = state.view !== VIEW.CHART || empty;
   $("reset").disabled = !state.zoom;
   $("copy").disabled = table;
   $("svg").disabled = table || empty;
@@ -165,6 +166,7 @@ function showGraph() {
   const walks = $("chart").contains(document.activeElement);
   showBoxes(answer, state.colour, Boolean(answer.found));
   if (walks) focusSelected();
+  if (state.view === VIEW.CHART) showAxis($("chartAxis"), answer.drawn.from, answer.drawn.whole);
 }
 function noteOfGraph() {
   if (names.diff) return noteOfDifference();

@@ -45,6 +45,9 @@ function showBoxes(answer, by, searching) {
 }
 const boxOf = (target) => target.dataset && target.dataset.i !== undefined && drawn ? drawn.boxes[Number(target.dataset.i)] : null;
 
+// In the flame chart a box is a time, elsewhere a part of all samples.
+const weightOf = (box) => drawn.from !== undefined ? `about ${duration(box.n)}, from ${secondsOf(drawn.from + box.x)} s on` : `${amount(box.n)} (${share(box.n, drawn.samples)})`;
+
 // ---- the tip -------------------------------------------------------------------------------------------------------
 function showTip(box, x, y) {
   const tip = $("tip"), percent = (n) => share(n, drawn.samples);
@@ -56,8 +59,7 @@ function showTip(box, x, y) {
     if (module) tip.append(element("div", frame.modules ? moduleText(box.frame) : module.path, "where"));
     if (frame && frame.file) tip.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
     if (names.diff) tip.append(...differenceTip(box));
-    else if (drawn.from !== undefined) tip.append(element("div", `about ${duration(box.n)}, from ${secondsOf(drawn.from + box.x)} s on`, "counts"));
-    else tip.append(element("div", `${amount(box.n)} (${percent(box.n)})` + (box.self === undefined ? "" : `, self ${amount(box.self)} (${percent(box.self)})`), "counts"));
+    else tip.append(element("div", weightOf(box) + (box.self === undefined ? "" : `, self ${amount(box.self)} (${percent(box.self)})`), "counts"));
     if (isCode(box.frame) && drawn.everywhere) tip.append(element("div", `in all stacks: self ${percent(drawn.everywhere.self[box.frame])}, total ${percent(drawn.everywhere.total[box.frame])}`, "counts where"));
     if (box.certainty !== undefined && names.certainties[box.certainty]) tip.append(element("div", `certainty: mostly ${names.certainties[box.certainty]}`, "where"));
     if (box.truncated) tip.append(element("div", "This stack is truncated: its outer callers are not known.", "warning"));

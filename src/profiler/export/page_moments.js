@@ -87,12 +87,17 @@ function lanes(question) {
   return { lanes: made, more: Math.max(0, processes.length - most), end: moments.end };
 }
 
-// The flame chart: what a thread did, from left to right. A column of a pixel shows the moment that fills most of it, and
-// equal neighbours are one box. x and n are ns since `from`.
+// The flame chart: what a thread did, from left to right. A column shows the moment that fills most of it, and equal
+// neighbours are one box. x and n are ns since `from`. A column is a pixel, or wider until the boxes are few enough.
 function chart(question) {
-  const lane = question.lane >= 0 ? question.lane : heaviestLane(question), { begin, first } = moments, weigh = weigher(question);
-  const from = question.from >= 0 ? question.from : 0, to = question.from >= 0 ? question.to : moments.end;
-  const columns = Math.max(100, Math.floor(question.width)), step = (to - from) / columns;
+  const lane = question.lane >= 0 ? question.lane : heaviestLane(question);
+  let columns = Math.max(100, Math.floor(question.width)), made = chartOf(question, lane, columns);
+  while (made.boxes.length > MOST_BOXES && columns > 1) made = chartOf(question, lane, columns = Math.ceil(columns / 2));
+  return made;
+}
+function chartOf(question, lane, columns) {
+  const { begin, first } = moments, weigh = weigher(question);
+  const from = question.from >= 0 ? question.from : 0, to = question.from >= 0 ? question.to : moments.end, step = (to - from) / columns;
   const best = new Int32Array(columns).fill(-1), share = new Float64Array(columns), filled = new Float64Array(columns);
   for (let i = first[lane]; i < first[lane + 1]; i++) {
     if (weigh(i) === 0) continue;
@@ -118,7 +123,7 @@ function chart(question) {
     let depth = 0;
     while (depth < path.length && depth < open.length && boxes[open[depth]].node === path[depth]) boxes[open[depth++]].n += step;
     open.length = depth;
-    for (; depth < path.length && boxes.length < MOST_BOXES; depth++) {
+    for (; depth < path.length; depth++) {
       const node = path[depth], up = depth ? open[depth - 1] : -1;
       open.push(boxes.push({ key: `${node}@${column}`, node, frame: table.frame[node], depth, x: column * step, n: step, up,
                              truncated: (up >= 0 && boxes[up].truncated) || names.frames[table.frame[node]].kind === KIND.TRUNCATED }) - 1);

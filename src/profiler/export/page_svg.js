@@ -35,7 +35,7 @@ function svgText() {
 function svgTitle(box) {
   const name = box.frame === NARROWER ? `${count(box.functions)} narrower functions` : nameOf(box.frame);
   if (names.diff) return box.a === undefined ? name : `${name}\n${ofSide(box.a, 0)} before, ${ofSide(box.b, 1)} after`;
-  return `${name}\n${amount(box.n)} (${share(box.n, drawn.samples)})`;
+  return `${name}\n${weightOf(box)}`;
 }
 function saveSvg() {
   const link = element("a");

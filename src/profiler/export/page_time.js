@@ -75,16 +75,16 @@ function watchBrush() {
   });
 }
 
-// Marks at round times, about 120 pixels apart.
-function showAxis() {
-  const wanted = time.end * 120 / Math.max(120, $("axis").clientWidth), ten = 10 ** Math.floor(Math.log10(wanted));
+// Marks at round times from `from` on, for `length` ns, about 120 pixels apart.
+function showAxis(axis, from, length) {
+  const wanted = length * 120 / Math.max(120, axis.clientWidth), ten = 10 ** Math.floor(Math.log10(wanted));
   const step = [1, 2, 5, 10].map((n) => n * ten).find((n) => n >= wanted), marks = [];
-  for (let at = 0; at < time.end * 0.97; at += step) {
+  for (let at = Math.ceil(from / step) * step; at < from + length * 0.97; at += step) {
     const mark = element("span", `${secondsOf(at)} s`);
-    mark.style.left = `${100 * at / time.end}%`;
+    mark.style.left = `${100 * (at - from) / length}%`;
     marks.push(mark);
   }
-  $("axis").replaceChildren(...marks);
+  axis.replaceChildren(...marks);
 }
 
 // ---- lanes ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,8 @@ function drawBars(canvas, bars, most, colour) {
 }
 function laneRow(lane) {
   const row = element("div", undefined, lane.thread === -1 ? "lane" : "lane thread"), head = element("div");
-  const name = element("button", lane.name, "name");
+  const name = element("button", undefined, "name"), [, start, number] = lane.name.match(/^(.*?)( \d+| \(pid \d+\))?$/s);
+  name.append(element("span", start), element("b", number));
   name.title = lane.name;
   if (lane.thread === -1) {
     const open = element("button", lane.process === askedLanes().open ? "▾" : "▸", "open");
@@ -135,7 +136,7 @@ function showTime() {
       row.append(more);
       $("lanes").append(row);
     }
-    showAxis();
+    showAxis($("axis"), 0, time.end);
     $("brush").style.height = `calc(var(--lane) * ${time.lanes.length})`;
   }
   const most = (threads) => Math.max(...time.lanes.filter((one) => one.bars && (one.thread >= 0) === threads).map((one) => Math.max(...one.bars)), 1e-9);
@@ -149,6 +150,6 @@ function showTime() {
 }
 function noteOfChart() {
   const [process, tid, name] = names.threads[answer.drawn.lane];
-  return `Thread ${name} (${tid}) of ${names.processes[process]}, from left to right. A pixel is ${duration(answer.drawn.least)}, and shows what filled most of it. A click on a frame chooses its time.`;
+  return `Thread ${name} (${tid}) of ${names.processes[process]}, from left to right. A column is ${duration(answer.drawn.least)}, and shows what filled most of it. A click on a frame chooses its time.`;
 }
 watchBrush();
