@@ -64,7 +64,7 @@ target_compile_definitions(windlass_static_zydis PRIVATE ZYDIS_STATIC_BUILD ZYCO
 # Not taken from windlass-cli: what it says of the linkage, which src/cli/linkage_static.cpp says here.
 add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,linkage_shared> $<TARGET_OBJECTS:windlass_commands>
   $<TARGET_OBJECTS:windlass_mcp>
-  ${PROJECT_SOURCE_DIR}/src/cli/linkage_static.cpp ${PROJECT_SOURCE_DIR}/src/cli/fmt_inside.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/linkage_static.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/terminate_static.cpp ${PROJECT_SOURCE_DIR}/src/symbols/few_machines.cpp
   ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp ${PROJECT_SOURCE_DIR}/src/profiler/annotate/aarch64_as_words.cpp)
 # SQLite would be more than a megabyte of this file, which is to stay below ten: it has no store.

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """What is the command made of, as SPDX 2.3 in JSON?  sbom.py COMMAND SOURCES VERSION > windlass.spdx.json
 
-Lists the packages of the shared libraries that COMMAND needs, and of the foreign headers that SOURCES include. dpkg knows the packages; without it a library has its file's name and no version. The date is
-SOURCE_DATE_EPOCH, or else 0, so that equal builds have equal files.
+Lists the packages of the shared libraries that COMMAND needs, of the compiler's archives in it, and of the foreign headers that SOURCES
+include. dpkg knows the packages; without it a library has its file's name and no version. The date is SOURCE_DATE_EPOCH, or else 0, so
+that equal builds have equal files.
 """
 import datetime
 import hashlib
@@ -55,8 +56,15 @@ def libraries():
     """By path: the names that the command needs."""
     paths = {}
     for name in re.findall(r"\(NEEDED\).*\[(.+)\]", output_of("readelf", "-d", "-W", command)):
-        paths[output_of("cc", f"-print-file-name={name}")] = name
+        paths[output_of("cc", f"-print-file-name={name}")] = f"shared library {name}"
     return paths
+
+
+def archives(needed):
+    """By path: the archives of the compiler that are linked into the command."""
+    pairs = (("libstdc++.so", "libstdc++.a"), ("libgcc_s.so", "libgcc_eh.a"))
+    inside = [archive for library, archive in pairs if not any(library in comment for comment in needed.values())]
+    return {output_of("c++", f"-print-file-name={name}"): f"archive {name}, linked in" for name in inside}
 
 
 def headers():
@@ -98,9 +106,12 @@ def add(found, comment, relation):
 
 
 needed, included = libraries(), headers()
-owners = packages_of([*needed, *included])
-for path, name in needed.items():
-    add(owners[path], f"shared library {name}", "DYNAMIC_LINK")
+inside = archives(needed)
+owners = packages_of([*needed, *inside, *included])
+for path, comment in needed.items():
+    add(owners[path], comment, "DYNAMIC_LINK")
+for path, comment in inside.items():
+    add(owners[path], comment, "STATIC_LINK")
 for path in included:
     if owners[path][0] not in INTERFACES:
         add(owners[path], "headers, and what they define", "BUILD_DEPENDENCY_OF")

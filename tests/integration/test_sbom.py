@@ -26,6 +26,13 @@ for library in needed:
         owner = subprocess.run(["dpkg", "-S", path, "/usr" + path], text=True, capture_output=True).stdout
         if not owner.startswith(listed[0]["name"] + ":"):
             errors.append(f"{library} is not of {listed[0]['name']}: {owner.strip()}")
+# What is linked in is in none of them, and its licence is to be known all the same.
+for library, archive in (("libstdc++.so.6", "libstdc++.a"), ("libgcc_s.so.1", "libgcc_eh.a")):
+    listed = [package for package in packages.values() if archive in package["comment"].replace(",", "").split(" ")]
+    if len(listed) != (library not in needed) or not all(package.get("versionInfo") for package in listed):
+        errors.append(f"{archive} is in {len(listed)} packages with a version")
+if any(library.startswith(("libstdc++.so", "libfmt.so")) for library in needed):
+    errors.append("the command loads libstdc++ or libfmt, whose symbols are a fifth of its start")
 for relation in document["relationships"]:
     if not {relation["spdxElementId"], relation["relatedSpdxElement"]} <= names:
         errors.append(f"a relation with an unknown package: {relation}")
