@@ -71,7 +71,7 @@ struct Stack {
   unsigned end = 0;
 };
 
-// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; one minute at most): every
+// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; five minutes at most): every
 // stack event, and how many samples each stands for.
 inline std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration,
                                                            std::uint64_t enough = 0) {
@@ -92,7 +92,7 @@ inline std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std
   const auto begin = std::chrono::steady_clock::now();
   const auto few = [&] {
     const KernelSideStats stats = side.stats();
-    return stats.samples - stats.other_processes < enough && std::chrono::steady_clock::now() < begin + 60s;
+    return stats.samples - stats.other_processes < enough && std::chrono::steady_clock::now() < begin + 300s;
   };
   while (std::chrono::steady_clock::now() < begin + duration || few()) side.poll(20ms, handle);
   side.stop();
@@ -103,10 +103,10 @@ inline std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std
   return result;
 }
 
-// Takes events until there are enough, however busy the machine is; one minute at most.
+// Takes events until there are enough, however busy the machine is; five minutes at most.
 inline void poll_until(KernelSide& side, const std::function<void(const wl_event_head&, std::size_t)>& handle,
                        const std::function<bool()>& enough) {
-  const auto end = std::chrono::steady_clock::now() + 60s;
+  const auto end = std::chrono::steady_clock::now() + 300s;
   while (!enough() && std::chrono::steady_clock::now() < end) side.poll(20ms, handle);
 }
 

@@ -54,7 +54,7 @@ TEST_F(Allocations, LeaveNothingToOthersWhenTheCommandEnds) {
   const std::string late = folder_ + "/late";
   (void)record("--alloc",
                fmt::format("sh -c '(sleep 1; env >{0}.env; ls / >{0} 2>&1; touch {0}.done) & sleep 0.1'", late));
-  for (int i = 0; i < 300 && !std::filesystem::exists(late + ".done"); ++i) usleep(100'000);
+  for (int i = 0; i < 3000 && !std::filesystem::exists(late + ".done"); ++i) usleep(100'000);
   const std::string said = run("cat " + late).output, environment = run("cat " + late + ".env").output;
   EXPECT_EQ(said.find("ld.so"), std::string::npos) << said;
   EXPECT_NE(said.find("etc"), std::string::npos) << said;

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "support/await_sleep.h"
+
 namespace {
 
 struct Outcome {
@@ -38,7 +40,7 @@ class Sleeper {
       ::execl("/bin/sleep", "sleep", "1000", nullptr);
       _exit(127);
     }
-    ::usleep(100'000);
+    if (!windlass::test::await_sleep(pid_)) ADD_FAILURE() << "sleep(1) does not come to its sleep";
   }
   ~Sleeper() {
     ::kill(pid_, SIGKILL);

@@ -100,10 +100,11 @@ class HostileText : public testing::Test {
 
 TEST_F(HostileText, WalkOfAProcessAndItsCore) {
   test::ChildProgram program({program_}, folder_ + "/out", STDOUT_FILENO);
-  for (int i = 0; i < 1000 && std::ifstream(folder_ + "/out").peek() == EOF; ++i) ::usleep(10'000);
+  for (int i = 0; i < 30'000 && std::ifstream(folder_ + "/out").peek() == EOF; ++i) ::usleep(10'000);
   const std::string pid = std::to_string(program.pid());
   // All threads have their names.
-  for (int i = 0; i < 1000 && output("walk " + pid).find("h\"\\'`$(x)<b>") == std::string::npos; ++i) ::usleep(10'000);
+  for (int i = 0; i < 30'000 && output("walk " + pid).find("h\"\\'`$(x)<b>") == std::string::npos; ++i)
+    ::usleep(10'000);
   for (const std::string options : {"", "-v ", "-vv -l -i ", "--repeat 2 --interval 1ms "})
     expect_escaped("walk " + options + pid);
   expect_json_lines("walk -vv --json " + pid);

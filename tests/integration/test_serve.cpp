@@ -343,7 +343,7 @@ TEST_F(ServeByHttp, ASlowAnswerHoldsNobodyUp) {
     const auto [gone, left] = ask_and_stop(page);
     ASSERT_GT(left, 0);
   }
-  for (int i = 0; i < 1000 && !children().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 30'000 && !children().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(children().empty());
   // Nine at once: the ninth waits for one of the others.
   std::vector<os::Descriptor> many;

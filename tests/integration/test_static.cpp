@@ -60,7 +60,8 @@ void write_program(const fs::path& path, const std::string& text) {
 template <class Walk>
 CommandResult until_in_main(const Walk& walk) {
   CommandResult result = walk();
-  for (int i = 0; i < 50 && !contains(result.output, " main"); ++i, result = walk()) std::this_thread::sleep_for(100ms);
+  for (int i = 0; i < 3000 && !contains(result.output, " main"); ++i, result = walk())
+    std::this_thread::sleep_for(100ms);
   return result;
 }
 

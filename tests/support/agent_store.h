@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -22,6 +23,9 @@
 namespace windlass::test {
 
 inline constexpr const char* kBusy = "timeout 7 sh -c 'while :; do :; done'";
+// A machine with much else to do takes long to start an agent and to write.
+inline constexpr int kPatientTries = 3000;
+inline constexpr std::chrono::milliseconds kBetweenTries{100};
 
 class AgentStore : public ::testing::Test {
  protected:
@@ -69,14 +73,14 @@ class AgentStore : public ::testing::Test {
       std::ifstream in(output_);
       return {std::istreambuf_iterator<char>(in), {}};
     }
-    // False: half a minute has gone.
+    // False: five minutes have gone.
     [[nodiscard]] bool said(const std::string& what, std::size_t times = 1) const {
-      for (int tries = 0; tries < 300; ++tries) {
+      for (int tries = 0; tries < kPatientTries; ++tries) {
         std::size_t found = 0;
         const std::string all = text();
         for (std::size_t at = all.find(what); at != std::string::npos; at = all.find(what, at + 1)) ++found;
         if (found >= times) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        std::this_thread::sleep_for(kBetweenTries);
       }
       return false;
     }
@@ -99,13 +103,13 @@ class AgentStore : public ::testing::Test {
   }
   // Waits until so many intervals are there.
   void await_intervals(std::uint64_t count) {
-    for (int tries = 0; tries < 300; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
+    for (int tries = 0; tries < kPatientTries; ++tries, std::this_thread::sleep_for(kBetweenTries)) {
       const auto store = store::open_store(path_);
       if (!store) continue;
       const auto stacks = (*store)->stacks({}, 0, ~std::uint64_t{0});
       if (stacks && stacks->intervals >= count) return;
     }
-    ADD_FAILURE() << "there are fewer than " << count << " intervals";
+    ADD_FAILURE() << "after five minutes there are fewer than " << count << " intervals";
   }
 
   store::Stacks all() {
@@ -119,6 +123,16 @@ class AgentStore : public ::testing::Test {
     std::uint64_t sum = 0;
     for (const auto& stack : stacks.stacks) sum += stack.sums.count;
     return sum;
+  }
+
+  // Of one agent alone: a sample is in the store, or counts as lost. So may other samples, which were never taken.
+  void expect_complete(const CommandResult& done, std::uint64_t of_each_sample = 1) {
+    EXPECT_EQ(done.status, 0) << done.output;
+    const auto numbers = numbers_of(done.output);
+    const store::Stacks stacks = all();
+    EXPECT_EQ(count_of(stacks), of_each_sample * numbers[0]) << done.output;
+    EXPECT_LE(numbers[0], numbers[1]) << done.output;
+    EXPECT_GE(numbers[0] + stacks.lost, numbers[1]) << done.output;
   }
 
   std::string folder_, path_;

@@ -105,7 +105,7 @@ class Browser {
     const json found = value(expression);
     return found.is_string() ? found.get<std::string>() : found.dump();
   }
-  bool wait(const std::string& condition, std::chrono::seconds patience = std::chrono::seconds(60)) {
+  bool wait(const std::string& condition, std::chrono::seconds patience = std::chrono::seconds(300)) {
     const auto end = std::chrono::steady_clock::now() + patience;
     while (std::chrono::steady_clock::now() < end) {
       if (value(condition) == true) return true;

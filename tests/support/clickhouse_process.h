@@ -98,7 +98,7 @@ class ClickhouseProcess {
       execl(clickhouse_program().c_str(), "clickhouse-server", config.c_str(), nullptr);
       _exit(127);
     }
-    for (int tries = 0; tries < 600 && waitpid(child_, nullptr, WNOHANG) == 0; ++tries) {
+    for (int tries = 0; tries < 6000 && waitpid(child_, nullptr, WNOHANG) == 0; ++tries) {
       if (answers()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

@@ -36,7 +36,7 @@ class EndedMainThread {
       if (pthread_create(&thread, nullptr, begin, started) != 0) ::_exit(1);
       ::syscall(SYS_exit, 0);  // this thread alone
     }
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(300);
     while (!ready_ && std::chrono::steady_clock::now() < end) {
       const std::string status = os::read_proc_file("/proc/" + std::to_string(pid_) + "/status");
       ready_ = *started != 0 && os::status_field(status, "State").starts_with("Z");

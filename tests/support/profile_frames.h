@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "profiler/profile/profile.h"
@@ -16,6 +17,13 @@ inline bool has_frame(const profile::Profile& profile, const profile::Sample& sa
       return profile.functions[line.function].name == function;
     });
   });
+}
+
+// The value of the sample's label of this key. "": the sample has none.
+inline std::string label_of(const profile::Profile& profile, const profile::Sample& sample, std::string_view key) {
+  for (const profile::Label& label : profile.label_sets[sample.labels])
+    if (profile.strings[label.key] == key) return profile.strings[label.value];
+  return "";
 }
 
 }  // namespace windlass::test

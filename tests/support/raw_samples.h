@@ -59,7 +59,7 @@ inline std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds t
   const auto begin = std::chrono::steady_clock::now();
   const auto runs = [&] {
     const auto passed = std::chrono::steady_clock::now() - begin;
-    return passed < time || (events.size() < kFewest && passed < 50 * time);
+    return passed < time || (events.size() < kFewest && passed < 500 * time);
   };
   while (runs())
     (void)(*sampler)->poll(std::chrono::milliseconds(20), [&](const wl_event_head& head, std::size_t size) {

@@ -100,7 +100,7 @@ class WineProgram {
 inline std::map<std::string, std::vector<std::uint64_t>> read_stacks(WineProgram& program, std::size_t lines) {
   std::map<std::string, std::vector<std::uint64_t>> stacks;
   for (std::size_t i = 0; i < lines; ++i) {
-    std::istringstream line(program.line(i == 0 ? 120 : 20));  // a new prefix takes a while
+    std::istringstream line(program.line(i == 0 ? 600 : 300));  // a new prefix takes a while
     std::string name, pc;
     line >> name;
     while (line >> pc) stacks[name].push_back(std::stoull(pc, nullptr, 16));

@@ -2,7 +2,7 @@
 # run_test.sh ARCHITECTURE NAME TEST [FILE...]: runs the gtest program TEST in a virtual machine, with FILEs beside it. Its results
 # go where GTEST_OUTPUT=xml:FOLDER/ says, as those of every other test, named vm-ARCHITECTURE-NAME.xml.
 # The program finds WINDLASS_EMULATED=1 in its environment: clocks and processors are slow there.
-# WINDLASS_VM_SECONDS: how long the machine may run (600).
+# WINDLASS_VM_SECONDS: how long the machine may run (2400).
 # Exit status 77, SKIPPED: there can be no machine; see boot.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ done
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 status=0
-"$here/boot.sh" -a "$architecture" -t "${WINDLASS_VM_SECONDS:-600}" -o "$results" -f "$program" ${files[@]+"${files[@]}"} -- \
+"$here/boot.sh" -a "$architecture" -t "${WINDLASS_VM_SECONDS:-2400}" -o "$results" -f "$program" ${files[@]+"${files[@]}"} -- \
   "${settings}GTEST_OUTPUT=xml:/out/results.xml $program --gtest_color=no" || status=$?
 target=${GTEST_OUTPUT:-}
 if [ -f "$results/results.xml" ] && [ "${target#xml:}" != "$target" ]; then

@@ -4,8 +4,9 @@
 // another, for 2 ms each. Then the main thread holds a lock for readers and writers, with a tenth of the time, and all
 // threads wait to read. So each thread sleeps once for each lock. Besides, each waits on a condition variable, for
 // semaphores and at a barrier. Prints a line for each thread:
-//   TID MUTEX_NS READ_LOCK_NS
+//   TID MUTEX_NS READ_LOCK_NS DISTURBED_NS
 // The times are those of wait_mutex() and wait_read_lock(), without the CPU time that the thread had meanwhile.
+// DISTURBED is the part of both in which the thread also lost its CPU.
 //
 //   locks kernel
 // One thread is long in a write to a file, and another one waits in append_byte() for the kernel's lock of this file.
@@ -26,6 +27,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include "lost_cpu.h"
 
 namespace {
 
@@ -56,7 +59,7 @@ struct Worker {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
   int told = 0;  // rounds
-  std::int64_t waited_mutex = 0, waited_read_lock = 0;
+  std::int64_t waited_mutex = 0, waited_read_lock = 0, disturbed = 0;
 };
 
 // Does the thread sleep? In /proc/PID/task/TID/stat its state stands behind the name.
@@ -77,10 +80,13 @@ void await_all(const std::vector<Worker>& workers, Place place) {
 }
 
 template <typename Wait>
-void measure(std::int64_t& sum, Wait wait) {
+void measure(Worker& worker, std::int64_t Worker::*sum, Wait wait) {
+  const std::int64_t lost = times_lost_cpu();
   const std::int64_t wall = ns_of(CLOCK_MONOTONIC), cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
   wait();
-  sum += (ns_of(CLOCK_MONOTONIC) - wall) - (ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu);
+  const std::int64_t time = (ns_of(CLOCK_MONOTONIC) - wall) - (ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu);
+  worker.*sum += time;
+  if (times_lost_cpu() != lost) worker.disturbed += time;
 }
 
 }  // namespace
@@ -134,19 +140,20 @@ extern "C" void* worker(void* argument) {
     self.place = Place::kCondition;
     wait_condition(self, round);
     self.place = Place::kMutex;
-    measure(self.waited_mutex, wait_mutex);
+    measure(self, &Worker::waited_mutex, wait_mutex);
     self.place = Place::kOther;
     sleep_us(2000);
     pass_mutex();
     sem_post(&done);
     wait_semaphore(self.start);
     self.place = Place::kReadLock;
-    measure(self.waited_read_lock, wait_read_lock);
+    measure(self, &Worker::waited_read_lock, wait_read_lock);
     self.place = Place::kOther;
     pthread_rwlock_unlock(&read_lock);
     wait_barrier();
   }
-  std::printf("%ld %" PRId64 " %" PRId64 "\n", self.tid.load(), self.waited_mutex, self.waited_read_lock);
+  std::printf("%ld %" PRId64 " %" PRId64 " %" PRId64 "\n", self.tid.load(), self.waited_mutex, self.waited_read_lock,
+              self.disturbed);
   return nullptr;
 }
 

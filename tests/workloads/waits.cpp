@@ -2,9 +2,9 @@
 //   waits ROUNDS [BEGIN_MS]
 // Waits BEGIN_MS in all threads first, so that a recording can find them waiting. SIGUSR1 ends this. Prints a line for
 // each thread:
-//   TID NAME WALL_NS CPU_NS SLEEP_NS LOCK_NS READ_NS
-// WALL and CPU are of the thread; the others are what it waited in wait_sleep(), wait_lock() and wait_read(), without
-// the CPU time that it had meanwhile.
+//   TID NAME WALL_NS CPU_NS SLEEP_NS LOCK_NS READ_NS DISTURBED_NS
+// WALL and CPU are of the thread. SLEEP, LOCK and READ are what it waited in wait_sleep(), wait_lock() and wait_read(),
+// without the CPU time that it had meanwhile. DISTURBED is the part of these three in which it also lost its CPU.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+
+#include "lost_cpu.h"
 
 namespace {
 
@@ -69,14 +71,17 @@ WAITS void spin() {
 namespace {
 
 struct Waited {
-  std::int64_t sleep = 0, lock = 0, read = 0;
+  std::int64_t sleep = 0, lock = 0, read = 0, disturbed = 0;
 };
 
 template <typename Wait>
-void measure(std::int64_t& sum, Wait wait) {
+void measure(Waited& waited, std::int64_t Waited::*sum, Wait wait) {
+  const std::int64_t lost_before = times_lost_cpu();
   const std::int64_t wall_before = wall_clock(), cpu_before = cpu_clock();
   wait();
-  sum += (wall_clock() - wall_before) - (cpu_clock() - cpu_before);
+  const std::int64_t time = (wall_clock() - wall_before) - (cpu_clock() - cpu_before);
+  waited.*sum += time;
+  if (times_lost_cpu() != lost_before) waited.disturbed += time;
 }
 
 // When a thread began, by both clocks.
@@ -85,8 +90,9 @@ struct Begin {
 };
 
 void print(const char* name, const Begin& begun, const Waited& waited) {
-  std::printf("%ld %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", syscall(SYS_gettid), name,
-              wall_clock() - begun.wall, cpu_clock() - begun.cpu, waited.sleep, waited.lock, waited.read);
+  std::printf("%ld %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", syscall(SYS_gettid),
+              name, wall_clock() - begun.wall, cpu_clock() - begun.cpu, waited.sleep, waited.lock, waited.read,
+              waited.disturbed);
 }
 
 }  // namespace
@@ -96,8 +102,8 @@ extern "C" void* sleeper(void*) {
   Waited waited;
   wait_begin();
   for (int i = 0; i < rounds; ++i) {
-    measure(waited.sleep, wait_sleep);
-    measure(waited.lock, wait_lock);
+    measure(waited, &Waited::sleep, wait_sleep);
+    measure(waited, &Waited::lock, wait_lock);
     spin();
   }
   print("sleeper", begun, waited);
@@ -108,7 +114,7 @@ extern "C" void* reader(void*) {
   const Begin begun;
   Waited waited;
   wait_begin();
-  for (int i = 0; i < rounds; ++i) measure(waited.read, wait_read);
+  for (int i = 0; i < rounds; ++i) measure(waited, &Waited::read, wait_read);
   print("reader", begun, waited);
   return nullptr;
 }
@@ -128,10 +134,10 @@ int main(int argc, char** argv) {
     if (woken) pthread_kill(thread, SIGUSR1);
   for (int i = 0; i < rounds; ++i) {
     pthread_mutex_lock(&lock);
-    measure(waited.sleep, wait_sleep);
+    measure(waited, &Waited::sleep, wait_sleep);
     pthread_mutex_unlock(&lock);
     if (write(pipe_ends[1], "x", 1) != 1) return 1;
-    measure(waited.sleep, wait_sleep);
+    measure(waited, &Waited::sleep, wait_sleep);
   }
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
   print("main", begun, waited);

@@ -8,7 +8,7 @@ namespace windlass::profiler {
 std::uint32_t ProcessLabelSets::of(std::uint32_t tgid) {
   if (!read_) return 0;
   if (const auto found = known_.find(tgid); found != known_.end()) return found->second;
-  const std::uint32_t number = number_of(read_(tgid).value_or(Set{}));
+  const std::uint32_t number = number_of(read_(tgid).value_or(of_gone_));
   known_.emplace(tgid, number);
   return number;
 }

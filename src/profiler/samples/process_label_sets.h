@@ -20,7 +20,8 @@ class ProcessLabelSets {
   using Set = std::vector<Label>;
   // What a process's labels are now; nothing if it has gone. An empty function: processes have none.
   using Read = std::function<std::optional<Set>(std::uint32_t tgid)>;
-  explicit ProcessLabelSets(Read read = {}) : read_(std::move(read)) {}
+  // `of_gone`: the labels of a process that has gone before they were read, sorted by key.
+  explicit ProcessLabelSets(Read read = {}, Set of_gone = {}) : read_(std::move(read)), of_gone_(std::move(of_gone)) {}
 
   // The number of the process's set, which is read at the first call. 0 is the empty set.
   std::uint32_t of(std::uint32_t tgid);
@@ -45,6 +46,7 @@ class ProcessLabelSets {
   std::uint32_t number_of(Set set, std::uint32_t if_full = 0);
 
   Read read_;
+  Set of_gone_;
   std::unordered_map<std::uint32_t, std::uint32_t> known_;  // by tgid
   std::vector<Set> sets_{{}};
   std::map<Set, std::uint32_t> numbers_{{{}, 0}};

@@ -190,11 +190,12 @@ void Recorder::make_parts() {
   if (allocation_probes_ && allocation_probes_->follows_blocks())
     intake_->set_in_use(events_.allocated, events_.in_use);
   process_labels_ = std::make_unique<ProcessLabels>(options_.labels, container_places());
-  labels_ = ProcessLabelSets([this](std::uint32_t tgid) -> std::optional<ProcessLabelSets::Set> {
+  const auto read = [this](std::uint32_t tgid) -> std::optional<ProcessLabelSets::Set> {
     auto set = process_labels_->of(tgid);
     if (!read_life_status(tgid).alive()) return std::nullopt;
     return set;
-  });
+  };
+  labels_ = ProcessLabelSets(read, process_labels_->of(0));  // no process has this number: the fixed labels
   thread_labels_ = ThreadLabels(label_keys_of);
   intake_->set_labels(labels_, thread_labels_);
   if (!options_.timeline) return;

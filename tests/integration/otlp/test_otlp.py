@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 """Profiles of OpenTelemetry: each field of a request beside the pprof, and an agent that sends to servers with faults.
 
-test_otlp.py COMMAND [STATIC_COMMAND]
+test_otlp.py COMMAND [STATIC_COMMAND [TEST]]
+
+Agents wait most of their time. So each test runs in a process of its own, some at a time.
 """
 import collections
+import concurrent.futures
 import gzip
 import os
 import re
@@ -24,6 +27,9 @@ from formats import otlp, pprof, rows_of_otlp, rows_of_pprof
 from receivers import GrpcReceiver, HttpReceiver, PATH
 
 COMMAND, STATIC = sys.argv[1], next(iter(sys.argv[2:]), "") or None
+AT_A_TIME = 4
+# These use the number of a port that was closed, which a server of another test might get.
+ALONE = ("test_a_server_that_is_away_and_comes_back", "test_a_spool_without_room_is_said")
 BUSY = "while :; do :; done"
 KINDS = {"http": HttpReceiver, "grpc": GrpcReceiver}
 PERIOD = 1000003
@@ -155,7 +161,7 @@ class Agent:
             self.end()
 
     def end(self):
-        self.text = self.process.communicate(timeout=120)[1]
+        self.text = self.process.communicate(timeout=600)[1]
         self.status = self.process.returncode
         sent = re.search(r"(\d+) of (\d+) samples were sent to \S+, in (\d+) batches", self.text)
         self.sent, self.all, self.batches = (int(one) for one in sent.groups()) if sent else (None, None, None)
@@ -277,12 +283,13 @@ class Faults(unittest.TestCase):
                 self.assertEqual(len(receiver.seen), len(receiver.taken))
 
     def test_no_answer_is_said(self):
-        for act in (("slow", 3), "close"):
+        # On a busy machine an answer takes long, too. So others than the first may be late.
+        for act in (("slow", 12), "close"):
             with self.subTest(act=act):
                 receiver = self.receive("http", [act])
-                agent = Agent(self.folder, receiver.url(), "--otlp-timeout", "1")
+                agent = Agent(self.folder, receiver.url(), "--otlp-timeout", "5")
                 self.assertEqual(agent.sent, agent.all, agent.text)
-                self.assertIn("1 requests had no answer, so that the server may have batches twice", agent.text)
+                self.assertRegex(agent.text, "[1-9][0-9]* requests had no answer, so that the server may have batches twice")
                 count, distinct = samples_in(receiver.taken)
                 self.assertEqual(distinct, agent.all)  # by the ids of the profiles
                 self.assertGreater(count, distinct)
@@ -327,7 +334,7 @@ class Faults(unittest.TestCase):
         receiver = self.receive("http", [("status", 503, {})])
         agent = Agent(self.folder, receiver.url(), "--metrics", "127.0.0.1:0", seconds=60, wait=False)
         address = re.search(r"http://\S+", agent.process.stderr.readline()).group()
-        for _ in range(300):
+        for _ in range(3000):
             text = urllib.request.urlopen(address).read().decode()
             numbers = dict(re.findall(r"^windlass_agent_(otlp_\w+) (\d+)", text, re.M))
             if int(numbers.get("otlp_sent_batches_total", 0)) > 0:
@@ -385,13 +392,31 @@ class Faults(unittest.TestCase):
                 self.assertNotIn("pass@", agent.text)
 
 
+def run_part(name):
+    done = subprocess.run([sys.executable, *sys.argv[:2], STATIC or "", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def run_parts():
+    """The numbers of tests that passed and failed."""
+    names = [f"{case}.{test}" for case in ("Fields", "Faults") for test in unittest.defaultTestLoader.getTestCaseNames(globals()[case])]
+    alone = [name for name in names if name.endswith(ALONE)]
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        results = list(pool.map(run_part, [name for name in names if name not in alone]))
+    results += map(run_part, alone)
+    for _, text in results:
+        print(text, end="")
+    failed = sum(status != 0 for status, _ in results)
+    return len(results) - failed, failed
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        sys.exit(not unittest.main(argv=[sys.argv[0], sys.argv[3]], verbosity=2, exit=False).result.wasSuccessful())
     probe = subprocess.run([COMMAND, "record", "--duration", "0.1", "-o", "/dev/null", "--", "true"], stderr=subprocess.PIPE, text=True)
     if probe.returncode != 0 and "rivilege" in probe.stderr:
         print("SKIPPED: no privilege to sample")
         sys.exit(0)
-    program = unittest.main(argv=sys.argv[:1], verbosity=2, exit=False)
-    result = program.result
-    failed = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - failed} passed, {failed} failed")
+    passed, failed = run_parts()
+    print(f"{passed} passed, {failed} failed")
     sys.exit(failed != 0)

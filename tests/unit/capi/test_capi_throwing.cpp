@@ -281,8 +281,11 @@ TEST_F(Throwing, WhoDoesNotStopIsNamed) {
   });
   while (id == 0) std::this_thread::yield();
   auto error = sized<windlass_error>();
-  EXPECT_EQ(windlass_stop_within(suspender, 3'000'000'000, &error), WINDLASS_LIMIT);
-  EXPECT_EQ(error.detail, static_cast<std::uint64_t>(id));
+  // A busy machine, or an emulator, may give the stopping thread no time before the limit has passed.
+  for (int tries = 0; tries < 100 && late == nullptr; ++tries) {
+    ASSERT_EQ(windlass_stop_within(suspender, 3'000'000'000, &error), WINDLASS_LIMIT);
+    EXPECT_EQ(error.detail, static_cast<std::uint64_t>(id));
+  }
   EXPECT_EQ(late, mutator);
   EXPECT_EQ(windlass_resume(suspender), WINDLASS_INVALID) << "nothing stands still";
   end = true;

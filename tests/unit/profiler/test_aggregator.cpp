@@ -281,6 +281,13 @@ TEST(ProcessLabelSetsTest, ChildrenHaveTheirParentsUntilTheyAreAnotherProgram) {
   EXPECT_EQ(none.of(1), 0u);
 }
 
+TEST(ProcessLabelSetsTest, ThoseOfAProcessThatHasGoneAreTheFixedOnes) {
+  const ProcessLabelSets::Set fixed{{"version", "1.2"}};
+  ProcessLabelSets sets([](std::uint32_t) { return std::nullopt; }, fixed);
+  EXPECT_EQ(sets.sets().at(sets.of(1)), fixed);
+  EXPECT_EQ(sets.of(2), sets.of(1));
+}
+
 TEST_F(AggregatorTest, WhatAnEvaluatorRunsIsInItsLocation) {
   CodeNames names;
   const std::uint32_t outer = names.add_inlined({.name = "outer", .file = "a.py", .line = 3}, CodeNames::kUnknown);
