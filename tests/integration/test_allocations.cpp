@@ -118,6 +118,21 @@ TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
   EXPECT_EQ(profile.events.size(), 3u);
 }
 
+// Neither is a heap that is not seen taken for one without allocations.
+TEST_F(Allocations, OfManagedHeapsAreNotThere) {
+  const std::pair<const char*, const char*> programs[] = {{"java", "java -version"}, {"go", "go version"}};
+  const char* const languages[] = {"Java", "Go"};
+  for (std::size_t i = 0; i < std::size(programs); ++i) {
+    const auto& [program, command] = programs[i];
+    if (run(fmt::format("command -v {}", program)).status != 0) GTEST_SKIP() << "SKIPPED: there is no " << program;
+    (void)record("--alloc=64K", command);
+    EXPECT_NE(output_.find(fmt::format("the heap of {} is not in these values", languages[i])), std::string::npos)
+        << output_;
+  }
+  (void)record("--alloc=64K", WINDLASS_ALLOCATIONS " 10");
+  EXPECT_EQ(output_.find("the heap of"), std::string::npos) << output_;
+}
+
 // Of a program that lives on when the recording ends: the live heap.
 TEST_F(Allocations, OfALivingProgramAreThoseAtTheEnd) {
   expect_known(record("--alloc=1 --duration 2", WINDLASS_ALLOCATIONS " 20 60"), 1);
