@@ -190,6 +190,7 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
   valid |= (__u32)is_saved << WL_FP;
 #endif
   if (ra == 0) return fast->exact ? WL_END_GUESSED : WL_END_COMPLETE;
+  if (!wl_is_below(cfa - fast->sp, WL_MAX_RAW_PIECE)) wl_note_stack(u, fast->sp, cfa);
   fast->pc = ra;
   fast->sp = cfa;
   fast->fp = fp;

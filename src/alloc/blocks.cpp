@@ -2,11 +2,21 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
+#include <algorithm>
+#include <bit>
 
 namespace windlass::alloc {
 
-bool Blocks::open(std::size_t most, bool each) {
+namespace {
+
+// One of 128 granules has a sample, or one of many more.
+unsigned granule_for(std::uint64_t period) {
+  return static_cast<unsigned>(std::clamp(static_cast<int>(std::bit_width(period >> 8)), 4, 12));
+}
+
+}  // namespace
+
+bool Blocks::open(std::size_t most, std::uint64_t period) {
   std::size_t room = 1;
   while (room < most) room *= 2;
   for (; room >= 1024; room /= 2) {
@@ -21,8 +31,13 @@ bool Blocks::open(std::size_t most, bool each) {
     (void)madvise(memory, size, MADV_DONTDUMP);
     mask_ = room - 1;
     blocks_ = reinterpret_cast<Block*>(static_cast<std::byte*>(memory) + kCounters);
-    if (each) std::memset(memory, 0xff, kCounters);  // counting would be in vain
     counters_ = static_cast<std::atomic<std::uint8_t>*>(memory);
+    if (period <= 1) {  // counting would be in vain
+      counters_[0].store(0xff, std::memory_order_relaxed);
+    } else {
+      granule_ = granule_for(period);
+      counter_mask_ = kCounters - 1;
+    }
     return true;
   }
   return false;
@@ -30,7 +45,7 @@ bool Blocks::open(std::size_t most, bool each) {
 
 // A block is freed after its allocation has returned, so nobody looks for it before the last store here.
 bool Blocks::add(const void* block, std::uint32_t record, SizeOfSample size) {
-  if (counters_ == nullptr || size.word() >> SizeOfSample::kBits != 0) return false;
+  if (blocks_ == nullptr || size.word() >> SizeOfSample::kBits != 0) return false;
   const std::uint64_t address = reinterpret_cast<std::uint64_t>(block) & kAddress;
   const std::uint64_t word = address | size.word() >> 32 << 48;
   for (unsigned place = 0; place != kPlaces; ++place) {
@@ -42,6 +57,8 @@ bool Blocks::add(const void* block, std::uint32_t record, SizeOfSample size) {
         continue;
       at->size = static_cast<std::uint32_t>(size.word());
       at->record = record;
+      unsigned places = places_.load(std::memory_order_relaxed);
+      while (places <= place && !places_.compare_exchange_weak(places, place + 1, std::memory_order_relaxed)) continue;
       auto& counter = counters_[counter_of(block)];
       std::uint8_t count = counter.load(std::memory_order_relaxed);
       while (count != 0xff && !counter.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) continue;
@@ -52,8 +69,10 @@ bool Blocks::add(const void* block, std::uint32_t record, SizeOfSample size) {
 }
 
 bool Blocks::find_and_take(const void* block, std::uint32_t& record, SizeOfSample& size) {
+  if (blocks_ == nullptr) return false;
   const std::uint64_t address = reinterpret_cast<std::uint64_t>(block) & kAddress;
-  for (unsigned place = 0; place != kPlaces; ++place) {
+  const unsigned places = places_.load(std::memory_order_relaxed);
+  for (unsigned place = 0; place != places; ++place) {
     Block* const first = place_of(address, place);
     for (Block* at = first; at != first + kWindow; ++at) {
       const std::uint64_t word = at->address.load(std::memory_order_relaxed);

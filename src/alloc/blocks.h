@@ -12,9 +12,9 @@ namespace windlass::alloc {
 
 class Blocks {
  public:
-  // Room for about `most` blocks; less if the system does not give so much. False without any. `each`: nearly every
-  // block will be there.
-  bool open(std::size_t most, bool each);
+  // Room for about `most` blocks; less if the system does not give so much. False without any. `period`: bytes between
+  // two samples, on average; up to 1: nearly every block will be there.
+  bool open(std::size_t most, std::uint64_t period);
 
   // False if there is no room.
   bool add(const void* block, std::uint32_t record, SizeOfSample size);
@@ -24,13 +24,17 @@ class Blocks {
     if (blocks_ != nullptr) __builtin_prefetch(place_of(reinterpret_cast<std::uint64_t>(block) & kAddress), 1);
   }
 
+  // False for most blocks that add() was not given. Costs two loads.
+  [[nodiscard]] bool may_have(const void* block) const {
+    return counters_[counter_of(block)].load(std::memory_order_relaxed) != 0;
+  }
   // What add() was given, once; false for other blocks. Called before the block is freed: afterwards another thread may
   // get the same address.
   bool take(const void* block, std::uint32_t& record, SizeOfSample& size) {
-    if (!may_have(block)) [[likely]]
-      return false;
-    return find_and_take(block, record, size);
+    return may_have(block) && find_and_take(block, record, size);
   }
+  // The same of a block that may be there.
+  bool find_and_take(const void* block, std::uint32_t& record, SizeOfSample& size);
 
  private:
   // Four in a line of the cache. A pointer has no more than 48 bits, or a tag above.
@@ -40,15 +44,15 @@ class Blocks {
   };
   static constexpr std::uint64_t kAddress = (std::uint64_t{1} << 48) - 1;
   static constexpr std::size_t kWindow = 16;  // a block is so near to its place
-  // Of blocks by a hash: how many there are. Small, so that it stays in the first-level cache: freeing what is not
-  // sampled must cost next to nothing. A full counter stays.
-  static constexpr std::size_t kCounters = std::size_t{1} << 14;
+  // How many blocks of a granule of memory there are. A granule is a page, or less if samples are close together: few
+  // have a sample. Neighbours in memory share a line of the cache here. Freeing what is not sampled must cost next to
+  // nothing. A full counter stays.
+  static constexpr std::size_t kCounters = std::size_t{1} << 16;
 
-  static std::size_t counter_of(const void* block) {
-    return reinterpret_cast<std::uint64_t>(block) * 0x9e3779b97f4a7c15ull >> 50;
-  }
-  [[nodiscard]] bool may_have(const void* block) const {
-    return counters_ != nullptr && counters_[counter_of(block)].load(std::memory_order_relaxed) != 0;
+  // The upper bits keep the arenas of threads apart, which begin at multiples of 64 MiB.
+  [[nodiscard]] std::size_t counter_of(const void* block) const {
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    return ((address >> granule_) + (address >> 26) * 0x6b5) & counter_mask_;
   }
   // Neighbours in memory are neighbours here, which caches and pages like. Two blocks of glibc's are 32 bytes apart.
   // Other allocators' may be 8 bytes apart: those that find no room are at one of some places by a hash.
@@ -58,9 +62,12 @@ class Blocks {
                                             : address * 0x9e3779b97f4a7c15ull >> (8 + 8 * number);
     return blocks_ + (static_cast<std::size_t>(place) & mask_);
   }
-  bool find_and_take(const void* block, std::uint32_t& record, SizeOfSample& size);
+  static constinit inline std::atomic<std::uint8_t> none_ = 0;
 
-  std::atomic<std::uint8_t>* counters_ = nullptr;
+  std::atomic<std::uint8_t>* counters_ = &none_;
+  std::size_t counter_mask_ = 0;
+  unsigned granule_ = 0;              // a power of 2
+  std::atomic<unsigned> places_ = 1;  // of a block, that are in use: as many are looked at
   Block* blocks_ = nullptr;
   std::size_t mask_ = 0;
 };

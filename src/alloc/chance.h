@@ -44,9 +44,9 @@ inline double log_of(double x) {  // x in (0, 1]
   return 2 * sum - powers * std::numbers::ln2;
 }
 
-// Bytes until the next sample.
-inline std::int64_t next_distance(std::uint64_t& state, std::uint64_t period) {
-  return static_cast<std::int64_t>(-log_of(next_unit(state)) * static_cast<double>(period)) + 1;
+// Of the next sampled byte: 1 is the next byte.
+inline std::uint64_t next_distance(std::uint64_t& state, std::uint64_t period) {
+  return static_cast<std::uint64_t>(-log_of(next_unit(state)) * static_cast<double>(period)) + 1;
 }
 
 struct Weight {

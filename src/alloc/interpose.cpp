@@ -1,20 +1,18 @@
 // The functions that stand in for the allocator's. Each calls the next one: libc's, or that of another allocator.
+#include "alloc/interpose.h"
+
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
-#include "alloc/next.h"
 #include "alloc/own_stack.h"
-#include "alloc/sampler.h"
 
 namespace windlass::alloc {
 namespace {
 
-// dlsym() may allocate while the next functions are looked for. That memory is never freed.
 constinit std::atomic<std::size_t> early_used = 0;
-alignas(16) constinit char early[16384] = {};
 
 void* early_allocate(std::size_t size) {
   const std::size_t room = (size + 15) & ~std::size_t{15};
@@ -22,31 +20,32 @@ void* early_allocate(std::size_t size) {
   if (room > sizeof early || at > sizeof early - room) std::abort();
   return early + at;
 }
-bool is_early(const void* block) {
-  return reinterpret_cast<std::uintptr_t>(block) - reinterpret_cast<std::uintptr_t>(early) < sizeof early;
-}
 
-constinit Next<void*(std::size_t)> next_malloc("malloc"), next_valloc("valloc"), next_pvalloc("pvalloc");
+constinit Next<void*(std::size_t)> next_valloc("valloc"), next_pvalloc("pvalloc");
 constinit Next<void*(std::size_t, std::size_t)> next_calloc("calloc"), next_memalign("memalign"),
     next_aligned_alloc("aligned_alloc");
 constinit Next<void*(void*, std::size_t)> next_realloc("realloc");
 constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix_memalign");
-constinit Next<void(void*)> next_free("free");
 constinit Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> next_pthread_create("pthread_create");
 
 }  // namespace
 
-void* counted_malloc(std::size_t size) {
+alignas(16) constinit char early[kEarly] = {};
+constinit Next<void*(std::size_t)> next_malloc("malloc");
+constinit Next<void(void*)> next_free("free");
+
+void* malloc_closely(std::size_t size) {
   auto* const next = next_malloc.get();
   if (next == nullptr) return early_allocate(size);
   void* const block = next(size);
-  allocated(block, size);
+  ++thread.allocations;
+  if (block != nullptr) look_closer(block, size);
   return block;
 }
 
-void counted_free(void* block) {
-  if (block == nullptr || is_early(block)) return;
-  freed(block);
+void free_closely(void* block) {
+  if (is_early(block)) return;
+  look_for_freed(block);
   if (auto* const next = next_free.get(); next != nullptr) next(block);
 }
 
@@ -58,12 +57,20 @@ using namespace windlass::alloc;
 
 WINDLASS_EXPORTED void* malloc(std::size_t size) noexcept { return counted_malloc(size); }
 
-WINDLASS_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept {
+static void* calloc_closely(std::size_t count, std::size_t size) {
   auto* const next = next_calloc.get();
   if (next == nullptr) return early_allocate(count * size);
   void* const block = next(count, size);
   allocated(block, count * size);
   return block;
+}
+
+WINDLASS_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept {
+  auto* const next = next_calloc.known();
+  std::size_t all = 0;
+  if (next == nullptr || __builtin_mul_overflow(count, size, &all) || must_look_closer(all)) [[unlikely]]
+    return calloc_closely(count, size);
+  return next(count, size);
 }
 
 WINDLASS_EXPORTED void free(void* block) noexcept { counted_free(block); }

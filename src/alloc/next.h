@@ -18,9 +18,11 @@ class Next {
   // Null while the calling thread looks for one, and if there is none. A library may bring operators of C++ of its own,
   // and calls those of this library: then none stands behind them.
   Function* get() {
-    Function* const known = function_.load(std::memory_order_relaxed);
-    return known != nullptr ? known : find();
+    Function* const function = known();
+    return function != nullptr ? function : find();
   }
+  // Null before, too.
+  [[nodiscard]] Function* known() const { return function_.load(std::memory_order_relaxed); }
 
  private:
   [[gnu::noinline, gnu::cold]] Function* find() {

@@ -9,8 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "alloc/next.h"
-#include "alloc/sampler.h"
+#include "alloc/interpose.h"
 
 namespace windlass::alloc {
 namespace {
@@ -58,7 +57,7 @@ bool are_own() {
 }
 
 template <typename Function>
-[[gnu::always_inline]] inline bool is_malloc(Next<Function>& next) {
+bool is_malloc(Next<Function>& next) {
   Behind known = behind.load(std::memory_order_relaxed);
   if (known == Behind::kUnknown) known = find_behind(reinterpret_cast<const void*>(next.get()));
   return known == Behind::kMalloc;
@@ -79,26 +78,37 @@ enum class Form : std::uint8_t { kPlain, kNothrow, kAligned, kAlignedNothrow };
   return block;
 }
 // Without an alignment.
-[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, Form form, std::size_t size,
-                                                   std::uintptr_t second) {
-  if (is_malloc(next)) [[likely]]
+[[gnu::noinline]] void* find_plain_new(Next<New>& next, Form form, std::size_t size, std::uintptr_t second) {
+  if (is_malloc(next))
     if (void* const block = counted_malloc(size != 0 ? size : 1); block != nullptr) return block;
   return call_new(next, form, size, second, 0);
+}
+[[gnu::always_inline]] inline void* call_plain_new(Next<New>& next, Form form, std::size_t size,
+                                                   std::uintptr_t second) {
+  if (form == Form::kPlain) second = 0;  // no argument of that form
+  if (behind.load(std::memory_order_relaxed) == Behind::kMalloc) [[likely]]
+    if (void* const block = counted_malloc(size != 0 ? size : 1); block != nullptr) [[likely]]
+      return block;
+  return find_plain_new(next, form, size, second);
 }
 
 [[gnu::noinline]] void call_other_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
   auto* const function = next.get();
   if (function == nullptr) return counted_free(block);
-  if (block != nullptr) freed(block);
+  freed(block);
   thread.deleted = block;
   function(block, second, third);
   thread.deleted = nullptr;
 }
+[[gnu::noinline]] void find_delete(Next<Delete>& next, void* block, std::uintptr_t second, std::uintptr_t third) {
+  if (is_malloc(next)) return counted_free(block);
+  call_other_delete(next, block, second, third);
+}
 [[gnu::always_inline]] inline void call_delete(Next<Delete>& next, void* block, std::uintptr_t second,
                                                std::uintptr_t third) {
-  if (is_malloc(next)) [[likely]]
+  if (behind.load(std::memory_order_relaxed) == Behind::kMalloc) [[likely]]
     return counted_free(block);
-  call_other_delete(next, block, second, third);
+  find_delete(next, block, second, third);
 }
 
 }  // namespace

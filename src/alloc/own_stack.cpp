@@ -16,6 +16,7 @@
 #include "walk/own/memory.h"
 
 // Calls function(argument) where the stack ends at `top`. With unwind information, so that debuggers see the caller.
+// The caller's stack may lie below: gdb takes that for a corrupt stack, except behind the frame of a signal.
 extern "C" [[gnu::visibility("hidden")]] void windlass_alloc_call_on(void* top, void (*function)(void*),
                                                                      void* argument);
 #if defined(__x86_64__)
@@ -27,6 +28,7 @@ asm(R"(
   .type windlass_alloc_call_on, @function
 windlass_alloc_call_on:
   .cfi_startproc
+  .cfi_signal_frame
   push %rbp
   .cfi_def_cfa_offset 16
   .cfi_offset %rbp, -16
@@ -51,6 +53,7 @@ asm(R"(
   .type windlass_alloc_call_on, %function
 windlass_alloc_call_on:
   .cfi_startproc
+  .cfi_signal_frame
   stp x29, x30, [sp, #-16]!
   .cfi_def_cfa_offset 16
   .cfi_offset x29, -16

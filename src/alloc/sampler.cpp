@@ -52,7 +52,7 @@ constinit bool is_recorded = false;
 constinit std::uint64_t period = kUsualPeriod;
 
 // As many blocks as a heap of 2 GiB has of the smallest ones, or of samples many more than such a heap has.
-bool open_blocks() { return blocks.open(std::size_t{1} << (period <= 1 ? 26 : 20), period <= 1); }
+bool open_blocks() { return blocks.open(std::size_t{1} << (period <= 1 ? 26 : 20), period); }
 
 std::uint64_t period_of_environment() {
   const char* const text = std::getenv(kPeriodVariable);
@@ -118,7 +118,7 @@ bool begin_thread() {
   thread.number = before < kAlone ? before : kAlone + before % kAlone;
   thread.random = (monotonic_ns() ^ std::uint64_t{thread.tid} << 40) * 0x9e3779b97f4a7c15ull | 1;
   for (int i = 0; i < 4; ++i) (void)next_random(thread.random);
-  if (is_new && period > 1) thread.left += next_distance(thread.random, period);
+  if (is_new && period > 1) thread.left = next_distance(thread.random, period);
   return true;
 }
 
@@ -289,14 +289,23 @@ void look_closer(void* block, std::size_t size) {
   const int error = errno;
   const State now = state.load(std::memory_order_relaxed);
   if (now == State::kRefused) {
-    thread.left = INT64_MAX;
+    thread.left = SIZE_MAX;
   } else if (!is_open() || !begin_thread()) {
     thread.left = 0;
-  } else if (thread.left < 0) {
-    thread.left = period <= 1 ? -1 : next_distance(thread.random, period);
+  } else if (size >= thread.left) {
+    thread.left = period <= 1 ? 0 : next_distance(thread.random, period);
     take_sample(block, size);
+  } else {
+    thread.left -= size;
   }
   errno = error;
+}
+
+void look_for_freed(void* block) {
+  std::uint32_t record = 0;
+  SizeOfSample size(0);
+  if (block != nullptr && block != thread.deleted && blocks.find_and_take(block, record, size))
+    count_freed(block, record, size);
 }
 
 void count_freed(const void* block, std::uint32_t record, SizeOfSample size) {

@@ -9,7 +9,7 @@
 namespace windlass::alloc {
 
 struct Thread {
-  std::int64_t left = 0;  // bytes until the next sample; below 0: look closer
+  std::uint64_t left = 0;  // an allocation of so many bytes, or more, is looked at more closely
   std::uint64_t random = 0;
   std::uint64_t allocations = 0;  // that this library has seen, which tells operator new whether malloc() was called
   const void* deleted = nullptr;  // by operator delete, which has looked for it and calls free() now
@@ -22,28 +22,29 @@ struct Thread {
 extern constinit thread_local Thread thread [[gnu::tls_model("initial-exec"), gnu::visibility("hidden")]];
 extern constinit Blocks blocks;
 
+// Of a block, whose bytes have not been counted.
 [[gnu::noinline]] void look_closer(void* block, std::size_t size);
 [[gnu::noinline]] void count_freed(const void* block, std::uint32_t record, SizeOfSample size);
+[[gnu::noinline]] void look_for_freed(void* block);
 
-inline void allocated(void* block, std::size_t size) {
-  if (block == nullptr) return;
+// Counts the bytes of an allocation that is no sample. True if look_closer() has to be called for the block. May be
+// called before the allocation, even if that fails: the distances between samples have no memory.
+inline bool must_look_closer(std::size_t size) {
   ++thread.allocations;
-  // What is larger than any distance is a sample anyway.
-  thread.left -= size < std::size_t{1} << 60 ? static_cast<std::int64_t>(size) : std::int64_t{1} << 60;
-  if (thread.left < 0) [[unlikely]]
+  if (size >= thread.left) [[unlikely]]
+    return true;
+  thread.left -= size;
+  return false;
+}
+inline void allocated(void* block, std::size_t size) {
+  if (block != nullptr && must_look_closer(size)) [[unlikely]]
     look_closer(block, size);
 }
 
 // To be called before.
 inline void freed(void* block) {
-  std::uint32_t record = 0;
-  SizeOfSample size(0);
-  if (block != thread.deleted && blocks.take(block, record, size)) [[unlikely]]
-    count_freed(block, record, size);
+  if (blocks.may_have(block)) [[unlikely]]
+    look_for_freed(block);
 }
-
-// malloc() and free() as this library has them.
-[[nodiscard]] void* counted_malloc(std::size_t size);
-void counted_free(void* block);
 
 }  // namespace windlass::alloc

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -184,10 +186,21 @@ static void print_details(profiler::Recorder& recorder) {
     say("  no table for {}: {}\n", failure.path, failure.reason);
 }
 
+static void print_managed_heaps(const profiler::Recorder& recorder, const profile::Profile& profile) {
+  std::set<std::string_view> languages;
+  if (const auto& command = recorder.options().command; !command.empty())
+    languages.insert(profiler::managed_heap_of(profiler::find_command(command.front())));
+  for (const profile::Module& module : profile.modules) languages.insert(profiler::managed_heap_of(module.path));
+  languages.erase(std::string_view());
+  for (const std::string_view language : languages)
+    say("  the heap of {} is not in these values: its objects are not from malloc()\n", language);
+}
+
 // What is not in the sums of allocations.
-static void print_allocations(const profiler::Recorder& recorder) {
+static void print_allocations(const profiler::Recorder& recorder, const profile::Profile& profile) {
   const auto stats = recorder.allocation_stats();
   if (!stats) return;
+  print_managed_heaps(recorder, profile);
   if (stats->processes == 0) {
     const std::string& command = recorder.options().command.front();
     const auto obstacle = profiler::preload_obstacle(profiler::find_command(command));
@@ -253,7 +266,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
     const profile::ValueType type = shown_of(profile, event);
     say("  {}\n", exporter::summary_line(profile, type, exporter::totals_of(profile, type)));
   }
-  print_allocations(recorder);
+  print_allocations(recorder, profile);
   print_times(recorder, profile);
   print_missing_labels(recorder);
   print_certainty(profile);

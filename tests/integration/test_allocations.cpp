@@ -91,6 +91,21 @@ TEST_F(Allocations, OnStacksThatAreNearlyUsedUp) {
   expect_known(record("--alloc=512", WINDLASS_SMALL_STACKS " 5000"), 512, 3);
 }
 
+// The stack of the signal handler lies below the one that the library walks on.
+TEST_F(Allocations, OnStacksOfTheLibraryAreFollowedByGdb) {
+  if (run("command -v gdb").status != 0) GTEST_SKIP() << "SKIPPED: there is no gdb";
+  (void)record(
+      "--alloc=1",
+      "gdb -batch -nx -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop' -ex 'break known_signal_stack' "
+      "-ex run -ex 'break process_vm_readv' -ex continue -ex bt --args " WINDLASS_SMALL_STACKS " 3");
+  if (output_.find("Breakpoint 2, ") == std::string::npos) GTEST_SKIP() << "SKIPPED: gdb runs no programs here";
+  std::size_t at = 0;
+  for (const char* frame : {"#0 ", "libwindlass_alloc-", "in known_signal_stack ", "in main "}) {
+    at = output_.find(frame, at);
+    ASSERT_NE(at, std::string::npos) << frame << output_;
+  }
+}
+
 // libstdc++'s other forms call those of the program.
 TEST_F(Allocations, AProgramMayReplaceTwoOperatorsOnly) {
   (void)record("--alloc=1", WINDLASS_OWN_OPERATORS);
@@ -101,6 +116,21 @@ TEST_F(Allocations, OfAStaticProgramCannotBeSeen) {
   const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS_STATIC);
   EXPECT_NE(output_.find("it is statically linked"), std::string::npos) << output_;
   EXPECT_EQ(profile.events.size(), 3u);
+}
+
+// Neither is a heap that is not seen taken for one without allocations.
+TEST_F(Allocations, OfManagedHeapsAreNotThere) {
+  const std::pair<const char*, const char*> programs[] = {{"java", "java -version"}, {"go", "go version"}};
+  const char* const languages[] = {"Java", "Go"};
+  for (std::size_t i = 0; i < std::size(programs); ++i) {
+    const auto& [program, command] = programs[i];
+    if (run(fmt::format("command -v {}", program)).status != 0) GTEST_SKIP() << "SKIPPED: there is no " << program;
+    (void)record("--alloc=64K", command);
+    EXPECT_NE(output_.find(fmt::format("the heap of {} is not in these values", languages[i])), std::string::npos)
+        << output_;
+  }
+  (void)record("--alloc=64K", WINDLASS_ALLOCATIONS " 10");
+  EXPECT_EQ(output_.find("the heap of"), std::string::npos) << output_;
 }
 
 // Of a program that lives on when the recording ends: the live heap.

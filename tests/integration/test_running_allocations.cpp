@@ -16,6 +16,11 @@ TEST_F(RunningAllocations, AreRightOnAverage) {
   expect_known_outside(record_running("--alloc=512", "5000"), 512, false);
 }
 
+// A fork of the shell, which then runs another program.
+TEST_F(RunningAllocations, OfAChildThatStartsLater) {
+  expect_known_outside(record_child("--alloc=1", "999"), 1, false);
+}
+
 // The program takes the samples.
 TEST_F(RunningAllocations, ThatOffersProbes) {
   const std::string preload = "LD_PRELOAD=" WINDLASS_ALLOC_LIBRARY;

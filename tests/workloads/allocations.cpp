@@ -134,12 +134,23 @@ KNOWN void known_forks() {
   waitpid(child, nullptr, 0);
 }
 
+// Has the kernel put its breakpoint on a function? On pvalloc(), which is the last one.
+bool is_probed() {
+  const void* const code = dlsym(RTLD_DEFAULT, "pvalloc");
+#if defined(__x86_64__)
+  return *static_cast<const volatile unsigned char*>(code) == 0xcc;
+#else
+  return *static_cast<const volatile unsigned*>(code) == 0xd42000a0;
+#endif
+}
+bool may_begin(const char* gate) { return std::strcmp(gate, "probed") == 0 ? is_probed() : access(gate, F_OK) == 0; }
+
 using Plugin = void (*)(unsigned long);
 
 int main(int argc, char** argv) {
   if (argc > 1) rounds = std::strtoul(argv[1], nullptr, 10);
   const unsigned long n = rounds;
-  while (argc > 3 && access(argv[3], F_OK) != 0) usleep(20'000);
+  for (int i = 0; argc > 3 && !may_begin(argv[3]) && i < 3000; ++i) usleep(20'000);
   known_malloc();
   expect("known_malloc", 100, n);
   expect("known_malloc", 1000, n, n);

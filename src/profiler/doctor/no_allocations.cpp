@@ -47,4 +47,19 @@ std::optional<PreloadObstacle> preload_obstacle(const std::string& path) {
   return std::nullopt;
 }
 
+std::string_view managed_heap_of(const std::string& path) {
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  if (name == "libjvm.so") return "Java";
+  if (name == "libcoreclr.so") return ".NET";
+  if (name == "node" || name.starts_with("libnode.so")) return "JavaScript";
+  if (name.find(".so") != name.npos) return {};
+  const auto file = MappedFile::open(path);
+  if (!file) return {};
+  const auto image = image::ElfImage::parse(file->bytes());
+  if (!image) return {};
+  for (const char* section : {".gopclntab", ".data.rel.ro.gopclntab"})  // the second one if position-independent
+    if (image->section(section) != nullptr) return "Go";
+  return {};
+}
+
 }  // namespace windlass::profiler

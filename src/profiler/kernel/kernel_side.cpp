@@ -22,6 +22,7 @@
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
 #include "profiler/doctor/system_trials.h"
+#include "profiler/kernel/allocation_children.h"
 #include "profiler/kernel/allocation_links.h"
 #include "profiler/kernel/bpf_object.h"
 #include "profiler/kernel/descriptor_limit.h"
@@ -199,7 +200,8 @@ class KernelSideImpl final : public KernelSide {
   std::vector<bpf_link*> tracepoint_links_;
   std::vector<bpf_link*> wait_links_;
   std::vector<bpf_link*> event_links_;  // of tracepoints and probes
-  std::uint64_t stopped_ = 0;           // CLOCK_MONOTONIC, ns; 0: it goes on
+  std::optional<AllocationChildren> allocation_children_;
+  std::uint64_t stopped_ = 0;  // CLOCK_MONOTONIC, ns; 0: it goes on
 };
 
 KernelSideImpl::~KernelSideImpl() {
@@ -251,6 +253,7 @@ std::expected<void, SystemError> KernelSideImpl::start() {
       stop();
       return std::unexpected(explain_allocation_error(attached.error()));
     }
+    allocation_children_.emplace(*skeleton_, *options_.allocations);
   }
   return {};
 }
@@ -303,6 +306,7 @@ void KernelSideImpl::stop() {
   for (bpf_link* link : wait_links_) bpf_link__destroy(link);
   wait_links_.clear();
   if (stopped_ == 0) stopped_ = monotonic_ns();
+  allocation_children_.reset();
   // The last one first: frees are seen for longer than allocations.
   for (bpf_link* link : std::views::reverse(event_links_)) bpf_link__destroy(link);
   event_links_.clear();
@@ -491,7 +495,12 @@ void KernelSideImpl::teach(const wl_learned_key& key, const wl_learned& lesson) 
 }
 
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
-  const int count = ring_.poll(timeout, handler);
+  const int count = !allocation_children_ ? ring_.poll(timeout, handler)
+                                          : ring_.poll(timeout, [&](const wl_event_head& head, std::size_t size) {
+                                              allocation_children_->take(head, size);
+                                              handler(head, size);
+                                            });
+  if (allocation_children_) allocation_children_->look_again();
   sets_->housekeeping(MappingSets::Clock::now());
   return count;
 }

@@ -23,7 +23,7 @@ TEST(SampledBlocks, AreTakenOnce) {
   SizeOfSample size(0);
   EXPECT_FALSE(blocks.take(at(0x1000), record, size)) << "nothing is open";
   EXPECT_FALSE(blocks.add(at(0x1000), 1, SizeOfSample(1)));
-  ASSERT_TRUE(blocks.open(1 << 12, false));
+  ASSERT_TRUE(blocks.open(1 << 12, 512));
   EXPECT_TRUE(blocks.add(at(0x1000), 7, SizeOfSample(300)));
   EXPECT_FALSE(blocks.take(at(0x1010), record, size));
   ASSERT_TRUE(blocks.take(at(0x1000), record, size));
@@ -32,9 +32,30 @@ TEST(SampledBlocks, AreTakenOnce) {
   EXPECT_FALSE(blocks.take(at(0x1000), record, size));
 }
 
+// Frees of blocks elsewhere cost a look at one counter. A granule is 1/128 of the distance between samples at most.
+TEST(SampledBlocks, AreExpectedNearThoseThatAreThere) {
+  for (const auto& [period, granule] : {std::pair{512u << 10, 4096u}, {64u << 10, 512u}, {512u, 16u}}) {
+    Blocks blocks;
+    EXPECT_FALSE(blocks.may_have(at(0x7f0000001010)));
+    ASSERT_TRUE(blocks.open(1 << 12, period));
+    const std::uint64_t begin = 0x7f0000000000;
+    ASSERT_TRUE(blocks.add(at(begin + granule), 1, SizeOfSample(1)));
+    unsigned expected = 0;
+    for (std::uint64_t address = begin; address < begin + 16 * granule; address += 16)
+      expected += blocks.may_have(at(address));
+    EXPECT_EQ(expected, granule / 16) << period;
+    for (std::uint64_t arena = 1; arena < 16; ++arena)
+      EXPECT_FALSE(blocks.may_have(at(begin + (arena << 26) + granule))) << "an arena of glibc's at the same place";
+    std::uint32_t record = 0;
+    SizeOfSample size(0);
+    ASSERT_TRUE(blocks.take(at(begin + granule), record, size));
+    EXPECT_FALSE(blocks.may_have(at(begin + granule)));
+  }
+}
+
 TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1024, false));
+  ASSERT_TRUE(blocks.open(1024, 512));
   std::vector<std::uint64_t> added;
   for (std::uint64_t address = 0x10000; address < 0x10000 + 16 * 4096; address += 16)
     if (blocks.add(at(address), 1, SizeOfSample(address))) added.push_back(address);
@@ -51,7 +72,7 @@ TEST(SampledBlocks, AreRefusedWhenThereIsNoRoom) {
 // The smallest blocks of jemalloc and tcmalloc are 8 bytes apart, and all of them may be samples.
 TEST(SampledBlocks, MayLieCloselyTogether) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1 << 16, true));
+  ASSERT_TRUE(blocks.open(1 << 16, 1));
   for (std::uint64_t address = 0x10000; address < 0x10000 + 8 * 4096; address += 8)
     ASSERT_TRUE(blocks.add(at(address), 3, SizeOfSample(address))) << address;
   for (std::uint64_t address = 0x10000; address < 0x10000 + 8 * 4096; address += 8) {
@@ -64,7 +85,7 @@ TEST(SampledBlocks, MayLieCloselyTogether) {
 
 TEST(SampledBlocks, HaveSizesOf48Bits) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1024, true));
+  ASSERT_TRUE(blocks.open(1024, 1));
   constexpr std::uint64_t kLargest = (std::uint64_t{1} << SizeOfSample::kBits) - 1;
   EXPECT_TRUE(blocks.add(at(0x7fffdeadbe10), 5, SizeOfSample(kLargest)));
   EXPECT_FALSE(blocks.add(at(0x7fffdeadbe40), 5, SizeOfSample(kLargest + 1)));
@@ -78,7 +99,7 @@ TEST(SampledBlocks, HaveSizesOf48Bits) {
 TEST(SampledBlocks, OfAParentAreNoneOfAChild) {
   if (getauxval(AT_SYSINFO_EHDR) == 0) GTEST_SKIP() << "qemu-user does not wipe the memory of a child";
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1 << 12, false));
+  ASSERT_TRUE(blocks.open(1 << 12, 512));
   ASSERT_TRUE(blocks.add(at(0x2000), 1, SizeOfSample(1)));
   std::uint32_t record = 0;
   SizeOfSample size(0);
@@ -92,7 +113,7 @@ TEST(SampledBlocks, OfAParentAreNoneOfAChild) {
 
 TEST(SampledBlocks, OfManyThreads) {
   Blocks blocks;
-  ASSERT_TRUE(blocks.open(1 << 16, true));
+  ASSERT_TRUE(blocks.open(1 << 16, 1));
   constexpr std::uint64_t kThreads = 4, kBlocks = 2000;
   std::vector<std::thread> threads;
   std::vector<std::uint64_t> sums(kThreads);

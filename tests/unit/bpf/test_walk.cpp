@@ -59,6 +59,29 @@ TEST(Walk, HitsOfTheMemoAreCounted) {
   }
 }
 
+// A function of the program that calls on another stack, as libwindlass_alloc's, is left by a plain rule. A raw sample
+// needs both stacks, whoever knows the rule.
+TEST(Walk, AnotherStackIsNotedByWhatTheMemoKnows) {
+  wl_rule by_fp = rule_of(WL_CFA_REG, WL_FP, 16);
+  by_fp.fp_kind = WL_REG_CFA;
+  by_fp.fp_offset = -16;
+  for (const std::uint64_t distance :
+       {std::uint64_t{WL_MAX_RAW_PIECE} - 24, std::uint64_t{WL_MAX_RAW_PIECE} - 16, -std::uint64_t{0x100}}) {
+    FakeTarget target;
+    place(target, 1, by_fp);
+    target.set_mappings({kFirstModule});
+    const std::uint64_t other = kStack + distance;
+    target.write(other, {other + 32, kCode + 0x200, 0, 0, 0, 0});
+    for (const bool remembered : {false, true}) {
+      ASSERT_EQ(target.walk(FakeTarget::cursor(kCode, kStack, other)).size(), 2U) << distance;
+      EXPECT_EQ(target.scratch->unwind.end, WL_END_COMPLETE);
+      const bool is_near = distance == WL_MAX_RAW_PIECE - 24;
+      EXPECT_EQ(target.scratch->unwind.next_stack, is_near ? 0 : other + 16) << distance << remembered;
+      target.scratch->unwind.next_stack = 0;
+    }
+  }
+}
+
 // The memo's rule says which register the module tracks, in full and as a plain one.
 TEST(Walk, TheExtraRegisterIsKeptByWhatTheMemoKnows) {
   wl_rule by_extra = rule_of(WL_CFA_REG, 3, 16);  // CFA = rbx + 16
