@@ -27,8 +27,8 @@ struct Release {
   const char* integrity;
   std::vector<const char*> options;
 };
-// The builtins of V8 11.3 (node 20) run in the image, those of 12.4 (node 22) in a copy of no file. Wine 8 runs no
-// later release.
+// The builtins of V8 11.3 (node 20) run in the image, those of 12.4 (node 22) in a copy of no file. Wine 8 ends
+// 24.21 and 26.10 with an exception.
 const Release kReleases[] = {
     {"20.20.2",
      "sha512-JCwLL25UBIyiXLXUN6dfb/AMZTBtV5LUugV+DpurEn3uAM/GKm7Z/rgR4aV5Z76UHSbzK4n43ox6GTvsOAoNxA==",
