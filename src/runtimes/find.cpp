@@ -16,6 +16,7 @@
 #include "runtimes/hotspot/find.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/mono/find.h"
+#include "runtimes/pe_export.h"
 #include "runtimes/python/find.h"
 #include "runtimes/ruby/find.h"
 #include "runtimes/runtime_code.h"
@@ -63,6 +64,13 @@ bool may_be_generated(const os::ProcMap& map) {
 
 bool has_header(const os::ProcMap& map) {
   return map.has_file() && map.offset == 0 && map.readable && !map.path.starts_with("/memfd:");
+}
+
+// Wine maps the headers of a program alone, and copies its code, where the sections of the file do not begin with
+// pages.
+bool may_be_copied_image(const os::ProcMap& map) {
+  const std::string_view path = map.path;
+  return path.ends_with(".exe") || path.ends_with(".dll") || path.ends_with(".node");
 }
 
 // Inodes are given to other files again.
@@ -132,7 +140,8 @@ void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, O
   for (const os::ProcMap& map : maps)
     if (map.has_file()) executable[id_of(map)] |= map.executable;
   for (const os::ProcMap& map : maps) {
-    if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
+    if (!has_header(map) || manager::shows_published(map)) continue;
+    if (!executable[id_of(map)] && !may_be_copied_image(map)) continue;
     const auto same = std::ranges::find_if(known, [&](const auto& one) { return one->is_of(map); });
     if (same != known.end()) {
       keep(*same);
@@ -148,7 +157,8 @@ void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, O
   // does an image that is still being loaded. So only loaded files that can still be read now are noted as without.
   const std::shared_ptr<const Memory> now = open_memory();
   for (const os::ProcMap* map : others)
-    if (read_value<std::uint64_t>(*now, map->begin) && is_loaded(*now, maps, *map)) without.add(*map);
+    if (read_value<std::uint64_t>(*now, map->begin) && is_loaded(*now, maps, *map) && is_pe_loaded(*now, map->begin))
+      without.add(*map);
 }
 
 }  // namespace

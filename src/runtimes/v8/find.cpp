@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/own_ranges.h"
+#include "runtimes/pe_export.h"
 #include "runtimes/v8/code_map.h"
 #include "runtimes/v8/image_file.h"
 #include "runtimes/v8/names.h"
@@ -25,7 +27,8 @@ class V8 final : public Runtime {
   V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file)
       : memory_(std::move(memory)) {
     const auto header = read_value<Elf64_Ehdr>(*memory_, image);
-    if (header && header->e_machine != EM_X86_64) {
+    const bool is_elf = header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0;
+    if (is_elf && header->e_machine != EM_X86_64) {
       problem_ = Error{ErrorCode::kUnsupported, "code of a V8 for another machine", image};
       return;
     }
@@ -44,6 +47,7 @@ class V8 final : public Runtime {
     names_.emplace(*heap_, file_->facts());
     wasm_map_.emplace(*memory_, wasm_state(), file_->facts().version());
     wasm_names_.emplace(*memory_);
+    if (is_pe()) note_pe_image(image);
     if (file_->facts().builtins().empty())
       problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
   }
@@ -54,7 +58,7 @@ class V8 final : public Runtime {
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const os::ProcMap& map) override {
-    if (is_own_text(map)) return;
+    if (is_own_text(map) || pe_image_.overlaps({map.begin, map.end})) return;
     note_copied_builtins(map);
     own_.add({map.begin, map.end});
   }
@@ -90,7 +94,7 @@ class V8 final : public Runtime {
       if (builtin == nullptr) return fail(ErrorCode::kNotFound, "between two builtins", address);
       auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known->bias);
       code->lasting = true;
-      code->name = "Builtins_" + builtin->name;
+      if (!builtin->name.empty()) code->name = "Builtins_" + builtin->name;
       return code;
     }
     const auto own = own_.at(address);
@@ -134,7 +138,8 @@ class V8 final : public Runtime {
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
     if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
       const Builtins* known = builtins_at(code.begin + 1);  // what is returned to belongs to it, too
-      if (known != nullptr && known->copied) to.push_back({code.name});
+      if (known != nullptr && (known->copied || is_pe()))
+        to.push_back({code.name.empty() ? std::string("[V8 builtin]") : code.name});
       return;
     }
     const std::size_t before = to.size();
@@ -148,9 +153,16 @@ class V8 final : public Runtime {
 
  private:
   static constexpr std::size_t kMaxBuiltins = 65536;
+  [[nodiscard]] bool is_pe() const { return file_->pe_size() != 0; }
   [[nodiscard]] std::uint64_t wasm_state() const {
     const std::uint64_t address = file_->facts().wasm_state();
     return address != 0 && image_bias_ ? address + *image_bias_ : 0;
+  }
+  // A loader of PE images may copy all of it to memory of no file.
+  void note_pe_image(std::uint64_t image) {
+    pe_image_ = {image, image + file_->pe_size()};
+    const ImageFacts& facts = file_->facts();
+    if (!facts.builtins().empty()) add_builtins({{facts.code_begin() + image, facts.code_end() + image}, image});
   }
   // The program's text, which it moves to memory of no file and which is not whole there yet (os/moved_text.h).
   // To look for objects of the heap in it takes long, and there are none.
@@ -202,6 +214,7 @@ class V8 final : public Runtime {
   std::shared_ptr<const Memory> memory_;
   std::shared_ptr<const ImageFile> file_;
   std::optional<std::uint64_t> image_bias_;  // of the program
+  AddressRange pe_image_;                    // empty: it is an ELF file
   OwnRanges own_;
   std::vector<Builtins> builtins_;
   std::optional<CodeMap> code_map_;
@@ -215,6 +228,7 @@ class V8 final : public Runtime {
 }  // namespace
 
 Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) {
+  if (has_pe_header(memory, base)) return find_pe_exporting(memory, base, "?GetVersion@V8@v8@@SAPEBDXZ");
   return find_image_defining(memory, base, "v8dbg_SmiTagMask");
 }
 

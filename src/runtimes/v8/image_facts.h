@@ -1,6 +1,9 @@
 // Facts from the file of a V8. Exported for debuggers (v8dbg_*): the offsets of its heap objects' fields, and the
 // numbers of its types in this version. Also the places of its builtins.
 //
+// Windows' node.exe exports none of this. There the facts are those of the version of V8 that the image names
+// (known_versions.py), and its builtins are known by their number.
+//
 // v8/v8, tools/gen-postmortem-metadata.py; src/snapshot/embedded (v8_Default_embedded_blob_*, Builtins_*).
 #pragma once
 
@@ -13,6 +16,7 @@
 
 #include "base/mapped_file.h"
 #include "formats/image/elf.h"
+#include "formats/image/pe.h"
 #include "windlass/error.h"
 
 namespace windlass::runtimes::v8 {
@@ -24,11 +28,14 @@ class ImageFacts {
 
   struct Builtin {
     std::uint64_t begin = 0, end = 0;  // as the file numbers it
-    std::string name;                  // "InterpreterEntryTrampoline"
+    std::string name;                  // "InterpreterEntryTrampoline"; empty: not known
   };
 
   // kNotFound: no v8dbg_* in it; others: those of ElfImage::parse(). Linear in the symbols.
   [[nodiscard]] static Expected<ImageFacts> read(ByteView file);
+  // kNotFound: the image names no version of V8. kUnsupported: the layout of that version is not known. Without
+  // builtins if these are not found. Linear in the image.
+  [[nodiscard]] static Expected<ImageFacts> read_pe(const image::PeImage& image);
 
   // Of v8dbg_NAME.
   [[nodiscard]] std::optional<std::int32_t> value(std::string_view name) const;
@@ -55,6 +62,7 @@ class ImageFacts {
  private:
   void add(const image::ElfImage& image, std::string_view name, std::uint64_t address, std::uint64_t size);
   void add_table(const image::ElfImage& image, const image::Section& table);
+  void add_builtins(const image::PeImage& image, std::size_t version);
 
   std::map<std::string, std::int32_t, std::less<>> values_;  // without "v8dbg_", fields without their type
   std::vector<Builtin> builtins_;

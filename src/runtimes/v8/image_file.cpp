@@ -28,26 +28,59 @@ bool saves_for_c(ByteView code, std::uint64_t address) {
 Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file) {
   static std::mutex lock;
   static std::map<std::string, std::weak_ptr<const ImageFile>> known;
-  auto image = image::ElfImage::parse(file.bytes());
-  if (!image) return Failure(image.error());
-  // Statically linked programs may have none.
-  const std::string key = image->build_id() + '-' + std::to_string(file.bytes().size());
+  std::shared_ptr<ImageFile> made(new ImageFile(std::move(file)));
+  if (const auto done = made->parse(); !done) return Failure(done.error());
+  const std::string key = made->key();
   const std::lock_guard hold(lock);
-  if (!image->build_id().empty())
+  if (!key.empty())
     if (auto same = known[key].lock()) return same;
-  auto facts = ImageFacts::read(file.bytes());
+  if (const auto done = made->read_facts(); !done) return Failure(done.error());
+  if (!key.empty()) known[key] = made;
+  return made;
+}
+
+Expected<void> ImageFile::parse() {
+  if (image::PeImage::sniff(file_.bytes())) {
+    auto image = image::PeImage::parse(file_.bytes());
+    if (!image) return Failure(image.error());
+    if (image->machine() != image::PeMachine::kAmd64)
+      return fail(ErrorCode::kUnsupported, "code of a V8 for another machine", 0);
+    pe_ = std::move(*image);
+    return {};
+  }
+  auto image = image::ElfImage::parse(file_.bytes());
+  if (!image) return Failure(image.error());
+  elf_ = std::move(*image);
+  return {};
+}
+
+Expected<void> ImageFile::read_facts() {
+  auto facts = pe_ ? ImageFacts::read_pe(*pe_) : ImageFacts::read(file_.bytes());
   if (!facts) return Failure(facts.error());
   const auto layout = Layout::make(*facts);
   if (!layout) return Failure(layout.error());
-  std::shared_ptr<const ImageFile> made(new ImageFile(std::move(file), std::move(*image), std::move(*facts), *layout));
-  known[key] = made;
-  return made;
+  facts_ = std::move(*facts);
+  layout_ = *layout;
+  find_deoptimizing();
+  return {};
+}
+
+// Statically linked programs may have no build id.
+std::string ImageFile::key() const {
+  const std::string& id = pe_ ? pe_->build_id() : elf_->build_id();
+  return id.empty() ? id : id + '-' + std::to_string(file_.bytes().size());
+}
+
+Expected<ByteView> ImageFile::at_address(std::uint64_t address, std::uint64_t size) const {
+  if (elf_) return elf_->at_address(address, size);
+  if (address >> 32 != 0) return fail(ErrorCode::kOutOfRange, "an RVA of more than 32 bits", address);
+  return pe_->at_rva(static_cast<std::uint32_t>(address), size);
 }
 
 void ImageFile::find_deoptimizing() {
   for (const ImageFacts::Builtin& builtin : facts_.builtins()) {
     if (!builtin.name.starts_with("DeoptimizationEntry_")) continue;
-    const auto bytes = image_.at_address(builtin.begin, builtin.end - builtin.begin);
+    const auto bytes = at_address(builtin.begin, builtin.end - builtin.begin);
     const auto code = bytes ? Deoptimization::read(*bytes, builtin.begin) : std::nullopt;
     if (code) deoptimizing_.push_back({builtin, *code, code->expressions()});
   }
@@ -55,18 +88,21 @@ void ImageFile::find_deoptimizing() {
 
 std::optional<std::uint64_t> ImageFile::bias_of(const os::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096;
-  const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
+  if (pe_) return map.offset == 0 ? std::optional(map.begin) : std::nullopt;  // where its headers are, it begins
+  const auto address = elf_->address_of_file_offset(map.offset, map.executable, kPage);
   return address ? std::optional(map.begin - *address) : std::nullopt;
 }
 
 std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const os::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096, kParts = 16;
-  const std::uint64_t first = facts_.code_begin() / kPage * kPage, size = facts_.code_end() - first;
+  // Builtins of an ELF file begin with a page of their own, so that they can be mapped. Others can be copied only.
+  const std::uint64_t first = pe_ ? facts_.code_begin() : facts_.code_begin() / kPage * kPage,
+                      size = facts_.code_end() - first;
   if (map.begin % kPage != 0 || size <= kPage || map.end - map.begin < size) return std::nullopt;
   std::array<std::byte, kPage> page;
   for (std::uint64_t i = 0; i < kParts; ++i) {
     const std::uint64_t offset = (size / kPage - 1) * i / (kParts - 1) * kPage;
-    const auto in_file = image_.at_address(first + offset, kPage);
+    const auto in_file = at_address(first + offset, kPage);
     if (!in_file || !memory.read(map.begin + offset, page.data(), kPage) ||
         std::memcmp(page.data(), in_file->data(), kPage) != 0)
       return std::nullopt;
@@ -77,10 +113,10 @@ std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, co
 std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, bool framed) const {
   const std::lock_guard hold(lock_);
   const auto [found, is_new] = described_.try_emplace(builtin.begin);
-  const auto code = image_.at_address(builtin.begin, builtin.end - builtin.begin);
+  const auto code = at_address(builtin.begin, builtin.end - builtin.begin);
   if (!is_new || !code) return found->second;
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
-    const auto bytes = image_.at_address(address, size);
+    const auto bytes = at_address(address, size);
     if (bytes) std::memcpy(to, bytes->data(), size);
     return bytes.has_value();
   };

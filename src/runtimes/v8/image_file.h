@@ -24,7 +24,10 @@ class ImageFile {
 
   [[nodiscard]] const ImageFacts& facts() const { return facts_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] const std::string& build_id() const { return image_.build_id(); }
+  // Of an ELF file; others are told apart by inodes.
+  [[nodiscard]] std::string build_id() const { return elf_ ? elf_->build_id() : std::string(); }
+  // Of a PE image, as it is mapped; 0: another kind of file.
+  [[nodiscard]] std::uint64_t pe_size() const { return pe_ ? pe_->image_size() : 0; }
   // Of a file's mapping: address in the process - address in the file; nothing: it is none of it.
   [[nodiscard]] std::optional<std::uint64_t> bias_of(const os::ProcMap& map) const;
   // Of a mapping that begins with a copy of the builtins, by their bytes: address in the process - address in the file.
@@ -40,14 +43,17 @@ class ImageFile {
   [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;
 
  private:
-  ImageFile(MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)
-      : file_(std::move(file)), image_(std::move(image)), facts_(std::move(facts)), layout_(layout) {
-    find_deoptimizing();
-  }
+  explicit ImageFile(MappedFile file) : file_(std::move(file)) {}
+  [[nodiscard]] Expected<void> parse();
+  [[nodiscard]] Expected<void> read_facts();
+  // Which file it is; empty: not known.
+  [[nodiscard]] std::string key() const;
+  [[nodiscard]] Expected<ByteView> at_address(std::uint64_t address, std::uint64_t size) const;
   void find_deoptimizing();
 
   MappedFile file_;
-  image::ElfImage image_;
+  std::optional<image::ElfImage> elf_;  // or
+  std::optional<image::PeImage> pe_;    // whose addresses are RVAs
   ImageFacts facts_;
   Layout layout_;
   std::vector<Deoptimizing> deoptimizing_;

