@@ -22,6 +22,23 @@ struct Piece {
   std::size_t size = 0;       // 0: all of the value
 };
 
+// Of a value on the stack. Size 0: the generic type, which is as wide as an address (DWARF 5 section 2.5.1).
+struct OperandType {
+  unsigned size = 0;
+  bool is_signed = false;
+};
+// Sign- or zero-extended from its type to 64 bits.
+struct Operand {
+  std::uint64_t value = 0;
+  OperandType type;
+};
+
+std::uint64_t extended(std::uint64_t value, OperandType type) {
+  const unsigned unused = 64 - 8 * type.size;
+  if (!type.is_signed) return value << unused >> unused;
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
+}
+
 // Evaluates one expression.
 class Evaluation {
  public:
@@ -52,16 +69,17 @@ class Evaluation {
     return false;
   }
   bool unknown() { return fail_as(Piece::kUnknown); }
-  bool push(std::optional<std::uint64_t> value) {
+  bool push(std::optional<std::uint64_t> value, OperandType type = {}) {
     if (!value || stack_.size() >= kMostStack) return unknown();
-    stack_.push_back(*value & mask_);
+    stack_.push_back({type.size == 0 ? *value & mask_ : extended(*value, type), type});
     return true;
   }
-  std::uint64_t pop() {
-    const std::uint64_t value = stack_.back();
+  Operand take() {
+    const Operand operand = stack_.back();
     stack_.pop_back();
-    return value;
+    return operand;
   }
+  std::uint64_t pop() { return take().value; }
   bool has(std::size_t count) { return stack_.size() >= count || unknown(); }
 
   // What the operations since the last piece describe.
@@ -71,7 +89,7 @@ class Evaluation {
       found = *place_;
     } else if (!stack_.empty()) {
       found.kind = Piece::kMemory;
-      found.number = stack_.back();
+      found.number = stack_.back().value;
     }
     place_.reset();
     stack_.clear();
@@ -137,6 +155,16 @@ class Evaluation {
       case DW_OP_deref_size: return deref(op.number);
       case DW_OP_entry_value:
       case DW_OP_GNU_entry_value: return push_entry_value(op);
+      case DW_OP_convert:
+      case DW_OP_GNU_convert:
+      case DW_OP_reinterpret:
+      case DW_OP_GNU_reinterpret:
+      case DW_OP_regval_type:
+      case DW_OP_GNU_regval_type:
+      case DW_OP_deref_type:
+      case DW_OP_GNU_deref_type:
+      case DW_OP_const_type:
+      case DW_OP_GNU_const_type: return push_typed(op);
       case DW_OP_stack_value: return has(1) && set_place({.kind = Piece::kValue, .number = pop()});
       case DW_OP_implicit_value: return set_bytes(op);
       case DW_OP_implicit_pointer:
@@ -189,19 +217,61 @@ class Evaluation {
     return value ? push(value) : fail_as(Piece::kNothing);
   }
 
-  bool deref(std::uint64_t size) {
+  // Integers only. Type 0 of a conversion is the generic one.
+  bool push_typed(const Dwarf_Op& op) {
+    const bool converts = op.atom == DW_OP_convert || op.atom == DW_OP_GNU_convert;
+    const bool reinterprets = op.atom == DW_OP_reinterpret || op.atom == DW_OP_GNU_reinterpret;
+    std::optional<OperandType> type;
+    Dwarf_Die die;
+    if ((converts || reinterprets) && op.number == 0)
+      type = OperandType{};
+    else if (dwarf_getlocation_die(attribute_, &op, &die) == 0)
+      type = type_of(die);
+    if (!type) return unknown();
+    if (converts || reinterprets) {
+      if (!has(1)) return false;
+      const Operand from = take();
+      if (reinterprets && size_of(from.type) != size_of(*type)) return unknown();
+      return push(from.value, *type);
+    }
+    if (op.atom == DW_OP_regval_type || op.atom == DW_OP_GNU_regval_type) return push(register_value(op.number), *type);
+    if (op.atom == DW_OP_deref_type || op.atom == DW_OP_GNU_deref_type)
+      return op.number == type->size ? deref(op.number, *type) : unknown();
+    const auto* bytes =
+        reinterpret_cast<const unsigned char*>(op.number2);  // as libdw gives them: the size, then these
+    std::uint64_t value = 0;
+    if (bytes == nullptr || bytes[0] != type->size) return unknown();
+    std::memcpy(&value, bytes + 1, bytes[0]);
+    return push(value, *type);
+  }
+  [[nodiscard]] unsigned size_of(OperandType type) const { return type.size == 0 ? word_size() : type.size; }
+  static std::optional<OperandType> type_of(Dwarf_Die& die) {
+    Dwarf_Attribute memory;
+    Dwarf_Word encoding = 0, size = 0;
+    if (dwarf_tag(&die) != DW_TAG_base_type ||
+        dwarf_formudata(dwarf_attr(&die, DW_AT_encoding, &memory), &encoding) != 0 ||
+        dwarf_formudata(dwarf_attr(&die, DW_AT_byte_size, &memory), &size) != 0 || size == 0 || size > 8)
+      return std::nullopt;
+    const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
+    const bool is_unsigned = encoding == DW_ATE_unsigned || encoding == DW_ATE_unsigned_char ||
+                             encoding == DW_ATE_boolean || encoding == DW_ATE_UTF || encoding == DW_ATE_address;
+    if (!is_signed && !is_unsigned) return std::nullopt;
+    return OperandType{static_cast<unsigned>(size), is_signed};
+  }
+
+  bool deref(std::uint64_t size, OperandType type = {}) {
     std::uint64_t value = 0;
     if (!has(1) || size == 0 || size > word_size() || reads_ == MemoryReads::kRefused) return unknown();
     if (!frame_.memory().read(pop(), &value, size)) return unknown();
-    return push(value);
+    return push(value, type);
   }
 
   bool arithmetic(const Dwarf_Op& op) {
     switch (op.atom) {
-      case DW_OP_dup: return has(1) && push(stack_.back());
+      case DW_OP_dup: return has(1) && push_copy(0);
       case DW_OP_drop: return has(1) && (pop(), true);
-      case DW_OP_over: return has(2) && push(stack_[stack_.size() - 2]);
-      case DW_OP_pick: return has(op.number + 1) && push(stack_[stack_.size() - 1 - op.number]);
+      case DW_OP_over: return has(2) && push_copy(1);
+      case DW_OP_pick: return op.number < kMostStack && has(op.number + 1) && push_copy(op.number);
       case DW_OP_swap:
         if (!has(2)) return false;
         std::swap(stack_.back(), stack_[stack_.size() - 2]);
@@ -210,41 +280,82 @@ class Evaluation {
         if (!has(3)) return false;
         std::rotate(stack_.end() - 3, stack_.end() - 1, stack_.end());
         return true;
-      case DW_OP_neg: return has(1) && push(-pop());
-      case DW_OP_not: return has(1) && push(~pop());
-      case DW_OP_abs: {
-        if (!has(1)) return false;
-        const std::uint64_t value = pop();
-        return push(sign(value) < 0 ? -value : value);
-      }
-      case DW_OP_plus_uconst: return has(1) && push(pop() + op.number);
+      case DW_OP_neg:
+      case DW_OP_not:
+      case DW_OP_abs:
+      case DW_OP_plus_uconst: return has(1) && unary(op);
       default: return binary(op.atom);
     }
   }
+  bool push_copy(std::uint64_t below_top) {
+    const Operand operand = stack_[stack_.size() - 1 - below_top];
+    return push(operand.value, operand.type);
+  }
+  bool unary(const Dwarf_Op& op) {
+    const Operand operand = take();
+    const std::uint64_t value = operand.value;
+    switch (op.atom) {
+      case DW_OP_neg: return push(-value, operand.type);
+      case DW_OP_not: return push(~value, operand.type);
+      case DW_OP_abs: return push(sign(operand) < 0 ? -value : value, operand.type);
+      default: return push(value + op.number, operand.type);
+    }
+  }
 
-  [[nodiscard]] std::int64_t sign(std::uint64_t value) const {
-    return word_size() == 4 ? static_cast<std::int32_t>(value) : static_cast<std::int64_t>(value);
+  [[nodiscard]] std::int64_t sign(const Operand& operand) const {
+    const bool is_short = operand.type.size == 0 && word_size() == 4;
+    return is_short ? static_cast<std::int32_t>(operand.value) : static_cast<std::int64_t>(operand.value);
+  }
+  // The generic type stands for a signed one of its size: Clang multiplies a `long` by DW_OP_lit3, and so does GDB.
+  [[nodiscard]] bool are_of_one_type(const Operand& a, const Operand& b) const {
+    const auto is_signed = [](OperandType type) { return type.size == 0 || type.is_signed; };
+    return size_of(a.type) == size_of(b.type) && is_signed(a.type) == is_signed(b.type);
   }
 
   bool binary(std::uint8_t atom) {
     if (!has(2)) return false;
-    const std::uint64_t right = pop(), left = pop();
-    const std::int64_t a = sign(left), b = sign(right);
-    const unsigned bits = word_size() * 8;
+    const Operand by = take(), of = take();
+    const bool shifts = atom == DW_OP_shl || atom == DW_OP_shr || atom == DW_OP_shra;
+    if (!shifts && !are_of_one_type(of, by)) return unknown();
+    const OperandType type = of.type;
+    const std::uint64_t left = of.value, right = by.value;
+    const std::int64_t a = sign(of), b = sign(by);
+    const bool is_unsigned = type.size != 0 && !type.is_signed;
+    const unsigned bits = 8 * size_of(type);
     switch (atom) {
-      case DW_OP_and: return push(left & right);
-      case DW_OP_or: return push(left | right);
-      case DW_OP_xor: return push(left ^ right);
-      case DW_OP_plus: return push(left + right);
-      case DW_OP_minus: return push(left - right);
-      case DW_OP_mul: return push(left * right);
+      case DW_OP_and: return push(left & right, type);
+      case DW_OP_or: return push(left | right, type);
+      case DW_OP_xor: return push(left ^ right, type);
+      case DW_OP_plus: return push(left + right, type);
+      case DW_OP_minus: return push(left - right, type);
+      case DW_OP_mul: return push(left * right, type);
       case DW_OP_div:
-        if (b == 0) return unknown();
-        return push(b == -1 ? -left : static_cast<std::uint64_t>(a / b));
-      case DW_OP_mod: return right == 0 ? unknown() : push(left % right);
-      case DW_OP_shl: return push(right < bits ? left << right : 0);
-      case DW_OP_shr: return push(right < bits ? left >> right : 0);
-      case DW_OP_shra: return push(static_cast<std::uint64_t>(a >> std::min<std::uint64_t>(right, bits - 1)));
+        if (right == 0) return unknown();
+        if (is_unsigned) return push(left / right, type);
+        return push(b == -1 ? -left : static_cast<std::uint64_t>(a / b), type);
+      case DW_OP_mod:
+        if (right == 0) return unknown();
+        if (!type.is_signed) return push(left % right, type);
+        return push(b == -1 ? 0 : static_cast<std::uint64_t>(a % b), type);
+      case DW_OP_shl: return push(right < bits ? left << right : 0, type);
+      case DW_OP_shr: {
+        const std::uint64_t unsigned_left = type.size == 0 ? left : extended(left, {type.size, false});
+        return push(right < bits ? unsigned_left >> right : 0, type);
+      }
+      case DW_OP_shra: {
+        const std::uint64_t signed_left =
+            type.size == 0 ? static_cast<std::uint64_t>(a) : extended(left, {type.size, true});
+        return push(static_cast<std::uint64_t>(static_cast<std::int64_t>(signed_left) >>
+                                               std::min<std::uint64_t>(right, bits - 1)),
+                    type);
+      }
+      default: return is_unsigned ? compare(atom, left, right) : compare(atom, a, b);
+    }
+  }
+  // The result is of the generic type.
+  template <typename Number>
+  bool compare(std::uint8_t atom, Number a, Number b) {
+    switch (atom) {
       case DW_OP_eq: return push(a == b);
       case DW_OP_ne: return push(a != b);
       case DW_OP_lt: return push(a < b);
@@ -260,7 +371,7 @@ class Evaluation {
   ExpressionFrame& frame_;
   MemoryReads reads_;
   std::uint64_t mask_;
-  std::vector<std::uint64_t> stack_;
+  std::vector<Operand> stack_;
   std::optional<Piece> place_;
   std::vector<Piece> pieces_;
   Piece::Kind failure_ = Piece::kNothing;

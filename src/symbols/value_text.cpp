@@ -312,12 +312,15 @@ void ValueText::write_text(std::string_view bytes, bool is_cut) {
 void ValueText::write_members(Dwarf_Die& type, ByteView bytes, int depth) {
   const std::size_t begin = text_.size();
   std::size_t count = 0;
-  bool is_whole = true;
+  bool is_whole = true, has_variants = false;
   text_ += '{';
   for_each_child(type, budget_, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
-    if (tag == DW_TAG_variant_part) is_whole = false;  // which member is there depends on another
-    if (!is_whole) return false;
+    if (tag == DW_TAG_variant_part) {
+      if (count++ != 0) text_ += ", ";
+      has_variants = true;
+      return is_whole = write_variant(child, bytes, depth);
+    }
     if (tag != DW_TAG_member && tag != DW_TAG_inheritance) return true;
     if (dwarf_hasattr(&child, DW_AT_external) != 0 || dwarf_hasattr(&child, DW_AT_declaration) != 0) return true;
     const std::size_t before = text_.size();
@@ -333,12 +336,50 @@ void ValueText::write_members(Dwarf_Die& type, ByteView bytes, int depth) {
     }
     return is_whole;
   });
+  if (is_whole && has_variants && count == 1) {  // "Some{__0 = 3}", as Rust's enums are
+    text_.erase(begin, 1);
+    return;
+  }
   if (is_whole) {
     text_ += '}';
     return;
   }
   text_.resize(begin);
   write_type(type);
+}
+
+// The variant that is there: the discriminant's, else the one without a value (DWARF 5 section 5.7.10). False: not
+// known.
+bool ValueText::write_variant(Dwarf_Die& part, ByteView bytes, int depth) {
+  Dwarf_Attribute memory;
+  Dwarf_Die discriminant, type, variant, member;
+  std::optional<std::uint64_t> value;
+  std::uint64_t mask = 0;
+  if (dwarf_formref_die(dwarf_attr(&part, DW_AT_discr, &memory), &discriminant) != nullptr) {
+    const std::size_t size = type_of(&discriminant, type) ? size_of(type) : 0;
+    const auto at = bytes.sub(number_of(&discriminant, DW_AT_data_member_location).value_or(0), size);
+    if (!at || size == 0 || size > 8) return false;
+    value = word_of(*at);
+    mask = ~std::uint64_t{0} >> (64 - 8 * size);
+  }
+  bool is_found = false, is_sure = true;
+  for_each_child(part, budget_, [&](Dwarf_Die& child) {
+    if (dwarf_tag(&child) != DW_TAG_variant) return true;
+    const auto number = number_of(&child, DW_AT_discr_value);
+    const bool is_this = number && value && (*number & mask) == *value;
+    is_sure &= dwarf_hasattr(&child, DW_AT_discr_list) == 0;
+    if (is_this || (!number && !is_found)) variant = child, is_found = true;
+    return !is_this;
+  });
+  if (!is_found || !is_sure || dwarf_child(&variant, &member) != 0) return false;
+  while (dwarf_tag(&member) != DW_TAG_member)
+    if (!budget_.take() || dwarf_siblingof(&member, &member) != 0) return false;
+  const std::size_t begin = text_.size();
+  const std::string name = name_of(&member) + " = ";
+  if (!write_member(member, bytes, depth)) return false;
+  if (text_.compare(begin, name.size(), name) == 0) text_.erase(begin + name.size() - 3, 3);
+  if (text_.ends_with("{}")) text_.resize(text_.size() - 2);
+  return true;
 }
 
 // False: where it is depends on more than its structure.

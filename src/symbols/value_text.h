@@ -55,6 +55,7 @@ class ValueText {
   void write_string(std::uint64_t address);
   void write_text(std::string_view bytes, bool is_cut);
   void write_members(Dwarf_Die& type, ByteView bytes, int depth);
+  [[nodiscard]] bool write_variant(Dwarf_Die& part, ByteView bytes, int depth);
   [[nodiscard]] bool write_member(Dwarf_Die& member, ByteView bytes, int depth);
   void write_array(Dwarf_Die& type, ByteView bytes, int depth);
   void write_type(const Dwarf_Die& type);

@@ -43,8 +43,16 @@ CLASSES = {
 AT_WORK = {"leaf": {"a": "12", "b": "44", "s": 'POINTER "text"', "p": "{a = 11, b = 22}"},
            "mid": {"a": "11", "b": "22", "c": "3", "d": "4", "e": "5", "f": "6", "g": "7", "h": "8"},
            "top": {"a": "11", "b": "22"}, "maybe": {"a": "11", "b": "22"}}
+# By operations with types: whole with GCC, which gives each operation operands of one type.
+TYPED = {"derived": {"half": "2000000000", "third": "6000000000000000000", "low": "1", "wide": "-3703701", "rest": "1",
+                     "product": "-12451", "is_more": "1", "difference": "4001234568"},
+         "source": {"a": "-1234567", "b": "4000000001", "c": "18000000000000000002"}}
 RUST = {"values::leaf": {"a": "-8", "b": "200", "c": "113 'q'", "d": "true", "s": "{data_ptr = POINTER, length = 4}",
-                         "sh": "<Shape>", "p": "{x = -5, y = 6}"}}
+                         "sh": "Square{__0 = 3}", "p": "{x = -5, y = 6}"},
+        "values::choose": {"o": "Some{__0 = 3}", "n": "Some{__0 = POINTER}", "w": "None", "b": "None",
+                           "r": "Err{__0 = -9}", "e": "Ok{__0 = 1}"},
+        "values::shapes": {"a": "Rectangle{width = 1.5, height = 3}", "c": "Circle{__0 = 2.5}", "u": "Empty", "k": "Plain",
+                           "x": "Boxed{__0 = POINTER}", "t": "Some{__0 = Some{__0 = 5}}"}}
 
 
 def count(key, number=1):
@@ -126,8 +134,8 @@ def compiled(compiler, source, *options):
     return program
 
 
-def check_stopped(compiler, source, truth, *options):
-    whole = "-O0" in options or "-Copt-level=0" in options
+def check_stopped(compiler, source, truth, *options, whole=False):
+    whole = whole or "-O0" in options or "-Copt-level=0" in options
     program = compiled(compiler, source, *options)
     with Running(program) as running:
         check(f"{program.name}, live", functions_of(str(running.process.pid)), truth, running.pointers, whole)
@@ -201,7 +209,7 @@ def main():
         if not shutil.which(tool):
             print(f"SKIPPED: {tool} is not installed")
             return
-    compilers = [name for name in ("gcc", "clang-14", "clang-19") if shutil.which(name)]
+    compilers = [name for name in ("gcc", "clang-14", "clang-19", "clang-22") if shutil.which(name)]
     for compiler in compilers:
         for level in ("-O0", "-O2"):
             truth = {**TYPES, "recursive": {}}
@@ -209,9 +217,10 @@ def main():
             program, core = check_stopped(compiler, "all_types.c", truth, level, "-gdwarf-5")
             if compiler == "gcc" or level == "-O0":  # GDB takes registers for kept that calls of Clang's code change
                 check_beside_gdb(program, core)
+        check_stopped(compiler, "typed.c", TYPED, "-O2", "-g", whole=compiler == "gcc")
         for options in (("-O0",), ("-O2",), ("-O2", "-fomit-frame-pointer", "-gdwarf-4"), ("-Os",)):
             check_at_work(compiler, "-g", *options)
-    for compiler in ("g++", "clang++-19"):
+    for compiler in ("g++", "clang++-19", "clang++-22"):
         for level in ("-O0", "-O2") if shutil.which(compiler) else ():
             whole = ["-fstandalone-debug"] if compiler != "g++" else []
             check_stopped(compiler, "classes.cpp", CLASSES, level, "-g", *whole)
