@@ -18,9 +18,11 @@ namespace {
 
 // Cuts the next blank-separated field off `line`.
 std::string_view next_field(std::string_view& line) {
-  const auto begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return line = {};
-  const auto end = std::min(line.find_first_of(" \t", begin), line.size());
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  std::size_t begin = 0;
+  while (begin < line.size() && is_blank(line[begin])) ++begin;
+  std::size_t end = begin;
+  while (end < line.size() && !is_blank(line[end])) ++end;
   const auto field = line.substr(begin, end - begin);
   line.remove_prefix(end);
   return field;
