@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,6 +85,12 @@ class AgentTotals {
   // The same of an OTLP server; what waits is on disk.
   void count(const OtlpNumbers& now) { metrics_.set(with(now)); }
   void end(const OtlpNumbers& last) { sent_ = with(last); }
+  // The first batch of this agent in a spool; 0: none was made.
+  [[nodiscard]] std::uint64_t first_in(const std::string& spool) const {
+    const auto found = firsts_.find(spool);
+    return found == firsts_.end() ? 0 : found->second;
+  }
+  void begin_in(const std::string& spool, std::uint64_t first) { firsts_.emplace(spool, first); }
   [[nodiscard]] bool has_begun() const { return before_.recordings != 0; }
   [[nodiscard]] std::uint64_t samples() const { return before_.samples; }
   [[nodiscard]] const StoreCounters& stored() const { return stored_; }
@@ -116,6 +123,8 @@ class AgentTotals {
   [[nodiscard]] OtlpNumbers with(OtlpNumbers now) const {
     now.batches += sent_.batches;
     now.samples += sent_.samples;
+    now.earlier_batches += sent_.earlier_batches;
+    now.earlier_samples += sent_.earlier_samples;
     now.dropped_batches += sent_.dropped_batches;
     now.dropped_samples += sent_.dropped_samples;
     now.torn_batches += sent_.torn_batches;
@@ -130,6 +139,7 @@ class AgentTotals {
   AgentCounters before_;
   StoreCounters stored_;
   OtlpNumbers sent_;
+  std::map<std::string, std::uint64_t> firsts_;  // by spool
 };
 
 // Where samples go, as messages name that place.
@@ -143,8 +153,11 @@ std::string place_of(const AgentArguments& arguments) {
 // True: no sample was dropped.
 bool say_sent(const AgentTotals& totals, const OtlpArguments& otlp) {
   const OtlpNumbers& sent = totals.sent();
-  say("windlass: {} of {} samples were sent to {}, in {} batches\n", sent.samples, totals.samples(),
-      transport::url_shown(otlp.url), sent.batches);
+  say("windlass: {} of {} samples were sent to {}, in {} batches\n", sent.samples - sent.earlier_samples,
+      totals.samples(), transport::url_shown(otlp.url), sent.batches - sent.earlier_batches);
+  if (sent.earlier_batches != 0)
+    say("windlass: {} samples of an earlier agent were sent, too, in {} batches\n", sent.earlier_samples,
+        sent.earlier_batches);
   if (sent.waiting_batches != 0)
     say("windlass: {} batches wait in {}. The next agent with this spool sends them\n", sent.waiting_batches,
         otlp.spool);
@@ -258,12 +271,13 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   }
   std::unique_ptr<AgentOtlp> otlp;
   if (!arguments.otlp.url.empty()) {
-    auto opened = AgentOtlp::open(arguments.otlp, arguments.host);
+    auto opened = AgentOtlp::open(arguments.otlp, arguments.host, totals.first_in(arguments.otlp.spool));
     if (!opened) {
       say_error(arguments.otlp.spool, opened.error());
       return not_begun(kRefused);
     }
     otlp = *std::move(opened);
+    totals.begin_in(arguments.otlp.spool, otlp->first());
   }
   std::optional<EndedBySignal> starting;  // the first one; another recording ends before its first round
   if (!totals.has_begun())

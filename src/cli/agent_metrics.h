@@ -32,7 +32,8 @@ struct StoreCounters {
 // Of the batches that go to an OTLP server.
 struct OtlpNumbers {
   // Since the agent's start.
-  std::uint64_t batches = 0, samples = 0;  // that the server has taken
+  std::uint64_t batches = 0, samples = 0;                  // that the server has taken
+  std::uint64_t earlier_batches = 0, earlier_samples = 0;  // of these, of an agent before this one
   std::uint64_t dropped_batches = 0, dropped_samples = 0, torn_batches = 0;
   std::uint64_t retries = 0, unsure = 0, rejected_profiles = 0, warnings = 0;
   // Now.

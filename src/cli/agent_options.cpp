@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "cli/byte_counts.h"
 #include "cli/durations.h"
 #include "cli/metrics_server.h"
+#include "cli/otlp_headers.h"
 #include "cli/parsing.h"
 #include "cli/sample_options.h"
 
@@ -63,7 +65,8 @@ void add_otlp_options(CLI::App& command, OtlpArguments& to) {
       ->type_name("URL");
   command
       .add_option("--otlp-header", to.headers,
-                  "a header of each request; may be repeated. In a file of options other users cannot read the value")
+                  "a header of each request; may be repeated. WARNING: all users can read a command line; secrets "
+                  "belong into --otlp-header-file")
       ->check([](const std::string& text) {
         return header_of(text).first.empty() ? fmt::format("{} is no KEY=VALUE", text) : std::string();
       })
@@ -72,6 +75,7 @@ void add_otlp_options(CLI::App& command, OtlpArguments& to) {
   const auto add_file = [&command](const char* name, std::string& path, const char* help) {
     command.add_option(name, path, help)->type_name("FILE");
   };
+  add_file("--otlp-header-file", to.header_file, "headers of each request: KEY=VALUE in each line");
   add_file("--otlp-token-file", to.token_file, "the first line of this file is sent as a bearer token");
   add_file("--otlp-ca", to.ca, "certificates of the CA that has signed the server's, in PEM");
   add_file("--otlp-certificate", to.certificate, "the certificate of this client, in PEM");
@@ -227,6 +231,8 @@ std::expected<AgentArguments, std::string> agent_arguments(const CLI::App& comma
     if (!wrong.empty()) return std::unexpected(config.empty() ? wrong : fmt::format("{}: {}", config, wrong));
   }
   arguments.config = config;
+  if (auto taken = take_otlp_environment(arguments.otlp, !arguments.store.empty(), std::getenv); !taken)
+    return std::unexpected(taken.error());
   if (arguments.store.empty() && arguments.otlp.url.empty())
     return std::unexpected("neither --store nor --otlp is given. Way out: --store FILE, or --otlp URL");
   if (arguments.otlp.spool.empty() && !arguments.otlp.url.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/otlp_headers.h"
 #include "cli/say.h"
 #include "profiler/store/content_hash.h"
 
@@ -17,13 +18,8 @@ store::HashBytes id_of(const store::BatchId& id) {
 
 }  // namespace
 
-std::pair<std::string, std::string> header_of(const std::string& text) {
-  const std::size_t mark = text.find('=');
-  if (mark == std::string::npos || mark == 0) return {};
-  return {text.substr(0, mark), text.substr(mark + 1)};
-}
-
-Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& arguments, const std::string& host) {
+Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& arguments, const std::string& host,
+                                                     std::uint64_t first) {
   auto place = transport::otlp_place(arguments.url);
   if (!place) return Failure(place.error());
   const auto compression = transport::otlp_compression(arguments.compression);
@@ -34,9 +30,12 @@ Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& argume
       .token_file = arguments.token_file,
       .tls = {.ca = arguments.ca, .certificate = arguments.certificate, .key = arguments.key},
       .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout * 1e3))};
-  for (const std::string& header : arguments.headers) target.headers.push_back(header_of(header));
+  auto headers = otlp_headers(arguments);
+  if (!headers) return Failure(headers.error());
+  target.headers = *std::move(headers);
   auto spool = spool::Spool::open(arguments.spool, arguments.spool_size);
   if (!spool) return Failure(spool.error());
+  if (first != 0) spool->set_first(first);
   return std::unique_ptr<AgentOtlp>(new AgentOtlp(*std::move(spool), std::move(target), *compression, host));
 }
 
@@ -74,6 +73,8 @@ OtlpNumbers AgentOtlp::numbers() const {
   const transport::OtlpCounters answers = sender_.counters();
   return {.batches = sent.spool.acknowledged_batches,
           .samples = sent.spool.acknowledged_samples,
+          .earlier_batches = sent.spool.earlier_batches,
+          .earlier_samples = sent.spool.earlier_samples,
           .dropped_batches = sent.spool.dropped_batches,
           .dropped_samples = sent.spool.dropped_samples,
           .torn_batches = sent.spool.torn_batches,

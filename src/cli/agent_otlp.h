@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/agent_metrics.h"
@@ -18,19 +19,19 @@ namespace windlass::cli {
 
 struct OtlpArguments {
   std::string url, spool, token_file, ca, certificate, key, compression = "gzip";
-  std::vector<std::string> headers;                     // KEY=VALUE
+  std::string header_file;           // lines KEY=VALUE
+  std::vector<std::string> headers;  // KEY=VALUE
+  std::vector<std::pair<std::string, std::string>> environment_headers;
   double timeout = 10;                                  // seconds, of a request
   std::uint64_t spool_size = std::uint64_t{256} << 20;  // bytes
 };
 
-// KEY and VALUE of a header; "": it is none.
-[[nodiscard]] std::pair<std::string, std::string> header_of(const std::string& text);
-
 class AgentOtlp {
  public:
-  // Errors: of the URL, of the spool, of a compression that this build has not.
+  // `first`: Spool::first() of the agent's first recording with this spool; 0: this is the first one. Errors: of the
+  // URL, of the file of headers, of the spool, of a compression that this build has not.
   [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
-                                                                 const std::string& host);
+                                                                 const std::string& host, std::uint64_t first);
   ~AgentOtlp();
 
   // Encodes the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
@@ -38,6 +39,7 @@ class AgentOtlp {
   // Sends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest);
   // By any thread.
+  [[nodiscard]] std::uint64_t first() const { return spool_.first(); }
   [[nodiscard]] OtlpNumbers numbers() const;
 
  private:

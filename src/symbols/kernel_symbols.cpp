@@ -18,9 +18,11 @@ namespace {
 
 // Cuts the next blank-separated field off `line`.
 std::string_view next_field(std::string_view& line) {
-  const auto begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return line = {};
-  const auto end = std::min(line.find_first_of(" \t", begin), line.size());
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  std::size_t begin = 0;
+  while (begin < line.size() && is_blank(line[begin])) ++begin;
+  std::size_t end = begin;
+  while (end < line.size() && !is_blank(line[end])) ++end;
   const auto field = line.substr(begin, end - begin);
   line.remove_prefix(end);
   return field;
@@ -117,16 +119,12 @@ KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_pat
       programs_before_(programs_()),
       thread_([this] {
         std::string note;
-        symbols_.emplace(path_, note, stopped_);
+        symbols_ = std::make_shared<const KernelSymbols>(path_, note, stopped_);
       }) {}
 
 KernelSymbolsAhead::~KernelSymbolsAhead() {
   stopped_ = true;
-  wait();
-}
-
-void KernelSymbolsAhead::wait() {
-  std::call_once(waited_, [this] { thread_.join(); });
+  if (thread_.joinable()) thread_.join();
 }
 
 // Names, sizes and addresses, without the counts of users that change all the time (proc(5)).
@@ -142,11 +140,23 @@ std::string KernelSymbolsAhead::modules() const {
   return lasting;
 }
 
-bool KernelSymbolsAhead::programs_stay() const { return !programs_before_.empty() && programs_before_ == programs_(); }
+bool KernelSymbolsAhead::have_stayed(std::span<const std::uint64_t> addresses) const {
+  if (symbols_->empty() || modules() != modules_before_) return false;
+  const bool programs_stay = !programs_before_.empty() && programs_before_ == programs_();
+  return std::ranges::all_of(addresses, [&](std::uint64_t at) { return symbols_->stays(at, programs_stay); });
+}
 
-const KernelSymbols* KernelSymbolsAhead::get() {
-  wait();
-  return !symbols_->empty() && modules() == modules_before_ ? &*symbols_ : nullptr;
+// The lists are of a time before the reading: of what comes in between, the next call reads again.
+std::shared_ptr<const KernelSymbols> KernelSymbolsAhead::at(std::span<const std::uint64_t> addresses,
+                                                            std::string& note) {
+  const std::scoped_lock lock(mutex_);
+  if (thread_.joinable()) thread_.join();
+  if (have_stayed(addresses)) return symbols_;
+  modules_before_ = modules();
+  programs_before_ = programs_();
+  ++readings_;
+  symbols_.reset();  // not two of them at once
+  return symbols_ = std::make_shared<const KernelSymbols>(path_, note);
 }
 
 }  // namespace windlass::symbols

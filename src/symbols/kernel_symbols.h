@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -46,7 +47,7 @@ class KernelSymbols {
 [[nodiscard]] std::vector<std::uint32_t> bpf_programs();
 
 // Reads the kernel's symbols on a thread of its own, long before they are needed: the kernel takes 0.1 s of CPU time to
-// write them.
+// write them. Reads them again where they may have changed, and keeps what was read last.
 class KernelSymbolsAhead {
  public:
   using Programs = std::function<std::vector<std::uint32_t>()>;
@@ -56,22 +57,25 @@ class KernelSymbolsAhead {
   KernelSymbolsAhead(const KernelSymbolsAhead&) = delete;
   KernelSymbolsAhead& operator=(const KernelSymbolsAhead&) = delete;
 
-  // Waits for the end. Null where they may not be those of now: there are none, modules have come or gone.
-  [[nodiscard]] const KernelSymbols* get();
-  // Are the BPF programs now those of then? False where nobody may ask.
-  [[nodiscard]] bool programs_stay() const;
+  // Those of now for these addresses, which may be none; `note` says why. Waits for the end of the first reading. Reads
+  // anew if there were none, if modules have come or gone, or if the code at an address may be another one. By any
+  // thread.
+  [[nodiscard]] std::shared_ptr<const KernelSymbols> at(std::span<const std::uint64_t> addresses, std::string& note);
+  // How often they were read. For tests.
+  [[nodiscard]] unsigned readings() const { return readings_; }
 
  private:
   [[nodiscard]] std::string modules() const;
-  void wait();
+  [[nodiscard]] bool have_stayed(std::span<const std::uint64_t> addresses) const;
 
   std::string path_, modules_path_, modules_before_;
   Programs programs_;
   std::vector<std::uint32_t> programs_before_;
   std::atomic<bool> stopped_ = false;
-  std::optional<KernelSymbols> symbols_;
-  std::once_flag waited_;
-  std::thread thread_;  // last: it uses the others
+  std::atomic<unsigned> readings_ = 1;
+  std::mutex mutex_;                              // of what at() writes
+  std::shared_ptr<const KernelSymbols> symbols_;  // by `thread_`, then under the mutex
+  std::thread thread_;                            // last: it uses the others
 };
 
 }  // namespace windlass::symbols

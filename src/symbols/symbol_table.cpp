@@ -15,24 +15,35 @@ constexpr int kNoSymbol = 0;  // as ELF has it: entry 0 is reserved (gABI 4.1, "
 struct Candidate {
   std::uint64_t value = 0;
   std::uint64_t end = 0;
+  const char* name = nullptr;  // the module's
   int symbol = kNoSymbol;
   bool is_function = false;
-  int binding = 0;
-  int underscores = 0;
-  int length = 0;
+  std::int8_t binding = 0;
+
   // Of several symbols: the innermost, a function before a label, a global before an alias, the plainer name, the first
   // in the table.
-  [[nodiscard]] auto rank() const { return std::tuple(value, is_function, binding, -underscores, -length, -symbol); }
+  [[nodiscard]] bool operator<(const Candidate& other) const {
+    return value != other.value ? value < other.value : rank() < other.rank();
+  }
+
+ private:
+  [[nodiscard]] std::tuple<bool, int, int, int, int> rank() const {
+    const std::string_view text = name;
+    const auto underscores = static_cast<int>(std::min(text.find_first_not_of('_'), text.size()));
+    return {is_function, binding, -underscores, -static_cast<int>(text.size()), -symbol};
+  }
 };
 
-Candidate candidate_of(int index, std::string_view name, const GElf_Sym& symbol, GElf_Addr value) {
+Candidate candidate_of(int index, const char* name, const GElf_Sym& symbol, GElf_Addr value) {
   const unsigned char bind = GELF_ST_BIND(symbol.st_info);
-  Candidate made{.value = value, .end = value + symbol.st_size, .symbol = index};
-  made.is_function = GELF_ST_TYPE(symbol.st_info) != STT_NOTYPE;
-  made.binding = bind == STB_GLOBAL ? 2 : bind == STB_WEAK ? 1 : 0;
-  made.underscores = static_cast<int>(std::min(name.find_first_not_of('_'), name.size()));
-  made.length = static_cast<int>(name.size());
-  return made;
+  return {.value = value,
+          .end = value + symbol.st_size,
+          .name = name,
+          .symbol = index,
+          .is_function = GELF_ST_TYPE(symbol.st_info) != STT_NOTYPE,
+          .binding = static_cast<std::int8_t>(bind == STB_GLOBAL ? 2
+                                              : bind == STB_WEAK ? 1
+                                                                 : 0)};
 }
 
 // Calls `handle` for every defined symbol that can name code.
@@ -84,13 +95,14 @@ SymbolTable::SymbolTable(Dwfl_Module* module) : module_(module) { read_sized(); 
 // Symbols may overlap. Since of several the one that begins last counts, those in force at a point are a stack.
 void SymbolTable::read_sized() {
   std::vector<Candidate> symbols;
+  symbols.reserve(static_cast<std::size_t>(std::max(dwfl_module_getsymtab(module_), 0)));
   for_each_code_symbol(
       module_, [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
         is_full_ |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
         const bool wraps = value + symbol.st_size < value;
         if (symbol.st_size != 0 && !wraps) symbols.push_back(candidate_of(index, name, symbol, value));
       });
-  std::sort(symbols.begin(), symbols.end(), [](const Candidate& a, const Candidate& b) { return a.rank() < b.rank(); });
+  std::sort(symbols.begin(), symbols.end());
   std::vector<Candidate> open;
   const auto name_from = [&](std::uint64_t begin) {
     const int symbol = open.empty() ? kNoSymbol : open.back().symbol;

@@ -1,7 +1,7 @@
 #include "symbols/text_symbols.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "os/perf_map.h"
@@ -11,12 +11,8 @@
 namespace windlass::symbols {
 
 void name_from_kallsyms(const SymbolizeOptions& options, std::span<const std::uint64_t> addresses, ModuleNames& names) {
-  const KernelSymbols* symbols = options.kernel != nullptr ? options.kernel->get() : nullptr;
-  std::optional<KernelSymbols> of_now;
-  const bool programs_stay = symbols != nullptr && options.kernel->programs_stay();
-  const auto stays = [&](std::uint64_t address) { return symbols->stays(address, programs_stay); };
-  if (symbols == nullptr || !std::ranges::all_of(addresses, stays))
-    symbols = &of_now.emplace(options.kallsyms, names.note);
+  const auto symbols = options.kernel != nullptr ? options.kernel->at(addresses, names.note)
+                                                 : std::make_shared<const KernelSymbols>(options.kallsyms, names.note);
   names.opened = !symbols->empty();
   for (std::size_t i = 0; i < addresses.size(); ++i)
     if (const auto name = symbols->name_of(addresses[i])) names.add_line(i, {names.function(*name, {}, 0), 0});

@@ -58,7 +58,7 @@ Expected<void> Spool::read_folder() {
   state_->counters.batches = state_->waiting.size();
   const auto opening = count_opening(folder_.get(), static_cast<std::uint32_t>(last >> kOpeningShift) + 1);
   if (!opening) return Failure(opening.error());
-  state_->next = std::uint64_t{*opening} << kOpeningShift;
+  state_->next = state_->first = std::uint64_t{*opening} << kOpeningShift;
   (void)make_room(0);  // the bound may be smaller than that of the run before
   return {};
 }
@@ -139,12 +139,28 @@ bool Spool::finish(std::uint64_t sequence, bool taken) {
     drop(entry);
     return true;
   }
-  if (const auto header = read_header(folder_.get(), sequence); header && *header)
-    state_->counters.acknowledged_samples += (*header)->samples;
-  ++state_->counters.acknowledged_batches;
+  const auto header = read_header(folder_.get(), sequence);
+  const std::uint64_t samples = header && *header ? (*header)->samples : 0;
+  SpoolCounters& counters = state_->counters;
+  counters.acknowledged_samples += samples;
+  ++counters.acknowledged_batches;
+  if (sequence < state_->first) {
+    counters.earlier_samples += samples;
+    ++counters.earlier_batches;
+  }
   delete_batch(folder_.get(), sequence);
   forget(entry);
   return true;
+}
+
+std::uint64_t Spool::first() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->first;
+}
+
+void Spool::set_first(std::uint64_t sequence) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->first = sequence;
 }
 
 SpoolCounters Spool::counters() const {

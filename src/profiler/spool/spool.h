@@ -28,6 +28,7 @@ struct SpoolCounters {
   std::uint64_t dropped_batches = 0, dropped_samples = 0;
   std::uint64_t torn_batches = 0;  // batches that a crash or the disk has damaged. How many samples they had is unknown
   std::uint64_t acknowledged_batches = 0, acknowledged_samples = 0;
+  std::uint64_t earlier_batches = 0, earlier_samples = 0;  // of these, appended before Spool::set_first()
 };
 
 struct SpooledBatch {
@@ -45,6 +46,10 @@ class Spool {
   // room on disk for all batches. A folder belongs to one Spool at a time: a second one is refused with EBUSY.
   // Errors: kSystem, with errno.
   [[nodiscard]] static Expected<Spool> open(const std::string& folder, std::uint64_t most_bytes);
+
+  // The first batch that append() makes; after set_first() that one. Batches before it count as earlier ones.
+  [[nodiscard]] std::uint64_t first() const;
+  void set_first(std::uint64_t sequence);
 
   // Keeps the batch on disk; its sequence. `samples`: what a dropped batch counts for. If there is no room, the oldest
   // batches are dropped, but never the batch that oldest() returned last. On an error the batch counts as dropped:
@@ -72,7 +77,7 @@ class Spool {
     std::deque<Entry> waiting;
     std::optional<std::uint64_t> in_hand;  // what oldest() has returned
     SpoolCounters counters;
-    std::uint64_t next = 0;
+    std::uint64_t next = 0, first = 0;
   };
 
   Spool(os::Descriptor folder, os::Descriptor lock, std::uint64_t most_bytes);

@@ -123,20 +123,6 @@ std::string from_base64(std::string_view text) {
   return bytes;
 }
 
-// "a%20b" of the header grpc-message.
-std::string unescaped(std::string_view text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const bool is_escape =
-        text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr == text.data() + i + 3;
-    plain.push_back(is_escape ? static_cast<char>(byte) : text[i]);
-    i += is_escape ? 2 : 0;
-  }
-  return plain;
-}
-
 OtlpResult later(std::string why, std::optional<milliseconds> retry = {}) {
   return {.answer = {.kind = Kind::kLater, .retry_after = retry, .why = std::move(why)}};
 }
@@ -190,12 +176,26 @@ OtlpResult result_of_grpc(const HttpAnswer& answer, std::chrono::system_clock::t
   }
   const RpcStatus status = read_status(from_base64(answer.field("grpc-status-details-bin")));
   const std::string name = code < std::size(kGrpcNames) ? kGrpcNames[code] : fmt::format("{}", code);
-  std::string why = with_message(fmt::format("the server answers {}", name), unescaped(answer.field("grpc-message")));
+  std::string why =
+      with_message(fmt::format("the server answers {}", name), percent_decoded(answer.field("grpc-message")));
   static constexpr unsigned kCancelled = 1, kDeadline = 4, kExhausted = 8, kAborted = 10, kRange = 11, kAway = 14,
                             kLoss = 15;
   const bool retried = code == kCancelled || code == kDeadline || code == kAborted || code == kRange || code == kAway ||
                        code == kLoss || (code == kExhausted && status.retry);
   return retried ? later(std::move(why), status.retry) : refused(std::move(why));
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const bool is_escape =
+        text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr == text.data() + i + 3;
+    plain.push_back(is_escape ? static_cast<char>(byte) : text[i]);
+    i += is_escape ? 2 : 0;
+  }
+  return plain;
 }
 
 std::string grpc_frame(std::string_view message, bool is_compressed) {

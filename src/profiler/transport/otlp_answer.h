@@ -25,6 +25,9 @@ struct OtlpResult {
 // RESOURCE_EXHAUSTED that comes with a RetryInfo.
 [[nodiscard]] OtlpResult result_of_grpc(const HttpAnswer& answer, std::chrono::system_clock::time_point now);
 
+// "a%20b" of the header grpc-message, or of a list of headers: "a b".
+[[nodiscard]] std::string percent_decoded(std::string_view text);
+
 // A message of gRPC: not compressed or compressed, its length, its bytes.
 [[nodiscard]] std::string grpc_frame(std::string_view message, bool is_compressed);
 

@@ -24,6 +24,7 @@ except ImportError:
     sys.exit(0)
 
 from formats import otlp, pprof, rows_of_otlp, rows_of_pprof
+from raw_grpc import RawGrpcReceiver
 from receivers import GrpcReceiver, HttpReceiver, PATH
 
 COMMAND, STATIC = sys.argv[1], next(iter(sys.argv[2:]), "") or None
@@ -153,10 +154,11 @@ class Fields(unittest.TestCase):
 class Agent:
     """An agent that has ended, or runs."""
 
-    def __init__(self, folder, url, *options, seconds=3, command=None, wait=True):
+    def __init__(self, folder, url, *options, seconds=3, command=None, wait=True, environment=None):
         self.process = subprocess.Popen(
-            [command or COMMAND, "agent", "--otlp", url, "--otlp-spool", folder + "/spool", "--interval", "1", "-F", "97", "--duration",
-             str(seconds), *options, "--", "sh", "-c", BUSY], stderr=subprocess.PIPE, text=True)
+            [command or COMMAND, "agent", *(("--otlp", url) if url else ()), "--otlp-spool", folder + "/spool", "--interval", "1", "-F", "97", "--duration",
+             str(seconds), *options, "--", "sh", "-c", BUSY], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(environment or {})})
         if wait:
             self.end()
 
@@ -306,6 +308,62 @@ class Faults(unittest.TestCase):
         self.assertEqual(len(receiver.seen), len(receiver.taken) + 2)
         self.assertIn("the server's answer is none of OTLP", agent.text)
 
+    def test_grpc_that_is_broken_is_no_receipt(self):
+        # The words that say what is wrong, and whether the server may have taken the batch. A refused stream is sent again by libcurl.
+        acts = {"no trailers": ("none of OTLP", False), "no status": ("none of OTLP", False), "garbage": ("none of OTLP", False),
+                "cut message": ("none of OTLP", False), "reset": ("libcurl", True), "refused": ("", None),
+                "goaway": ("libcurl", True), "half": ("libcurl", True), "no http2": ("libcurl", None)}
+        for command in filter(None, (COMMAND, STATIC)):
+            for act, (words, is_unsure) in acts.items():
+                with self.subTest(act=act, command=command):
+                    receiver = RawGrpcReceiver([act])
+                    self.addCleanup(receiver.close)
+                    agent = Agent(self.folder, receiver.url(), seconds=2, command=command)
+                    self.all_sent_once(agent, receiver)
+                    self.assertEqual(receiver.seen.count(act), 1)
+                    self.assertIn(words, agent.text)
+                    if is_unsure is not None:
+                        self.assertEqual("1 requests had no answer" in agent.text, is_unsure, agent.text)
+
+    def test_a_grpc_server_that_is_slow(self):
+        receiver = self.receive("grpc", [("slow", 4)])
+        agent = Agent(self.folder, receiver.url(), "--otlp-timeout", "1")
+        self.assertEqual(agent.sent, agent.all, agent.text)
+        self.assertEqual(samples_in(receiver.taken)[1], agent.all)
+
+    def test_headers_of_a_file_and_of_the_environment(self):
+        headers = self.folder + "/headers"
+        with open(headers, "w") as file:
+            file.write("# of a test\nx-of-file=f=1\nX-Both = \n")
+        for kind, protocol in (("http", "http/protobuf"), ("grpc", "grpc")):
+            with self.subTest(kind=kind):
+                receiver = self.receive(kind)
+                place = f"http://127.0.0.1:{receiver.port}" + ("/" if kind == "http" else "")
+                agent = Agent(self.folder, None, "--otlp-header-file", headers, seconds=2, environment={
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": place, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+                    "OTEL_EXPORTER_OTLP_HEADERS": "x-of-environment=a%20b, x-both=2,"})
+                self.all_sent_once(agent, receiver)
+                path, got, _ = receiver.headers[0]
+                got = {key.lower(): value for key, value in got.items()}
+                self.assertEqual((got["x-of-file"], got["x-of-environment"], got["x-both"].strip()), ("f=1", "a b", ""))
+                if kind == "http":
+                    self.assertEqual(path, PATH)
+
+    def test_the_environment_that_is_wrong_is_said(self):
+        wrong = {"OTEL_EXPORTER_OTLP_HEADERS": "nothing", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}
+        for name, value in wrong.items():
+            with self.subTest(name=name):
+                agent = Agent(self.folder, None, environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value})
+                self.assertEqual(agent.status, 2, agent.text)
+                self.assertIn(name, agent.text)
+
+    def test_a_store_alone_sends_nothing(self):
+        receiver = self.receive("http")
+        agent = Agent(self.folder, None, "--store", self.folder + "/p.db", seconds=1,
+                      environment={"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url()})
+        self.assertEqual(agent.status, 0, agent.text)
+        self.assertEqual(receiver.seen, [])
+
     def test_a_server_that_is_away_and_comes_back(self):
         for kind in KINDS:
             with self.subTest(kind=kind):
@@ -319,6 +377,10 @@ class Faults(unittest.TestCase):
                 receiver = self.receive(kind, port=port)
                 back = Agent(self.folder, receiver.url(), seconds=2)
                 self.assertEqual(samples_in(receiver.taken), (away.all + back.all, away.all + back.all), back.text)
+                self.assertEqual(back.sent, back.all, back.text)
+                earlier = re.search(r"(\d+) samples of an earlier agent were sent, too, in (\d+) batches", back.text)
+                self.assertEqual(int(earlier.group(1)), away.all, back.text)
+                self.assertEqual(int(earlier.group(2)) + back.batches, len(receiver.taken))
 
     def test_a_spool_without_room_is_said(self):
         free = self.receive("http")

@@ -442,7 +442,8 @@ TEST(Symbolize, KallsymsReadAhead) {
   const TextFile modules("mod 4096 1 - Live 0xffffffffc0000000\n");
   std::vector<std::uint32_t> programs = {7, 8};
   KernelSymbolsAhead ahead(file.path, modules.path, [&] { return programs; });
-  ASSERT_NE(ahead.get(), nullptr);
+  std::string note;
+  ASSERT_FALSE(ahead.at({}, note)->empty());
   std::ofstream(file.path) << "ffffffff81000000 T new_first\nffffffff81001000 T new_second\n"
                               "ffffffffc0000000 t new_fn\t[mod]\nffffffffc0000100 t new_next\t[mod]\n"
                               "ffffffffc0001000 t bpf_new\t[bpf]\nffffffffc0001100 t bpf_last\t[bpf]\n";
@@ -454,20 +455,47 @@ TEST(Symbolize, KallsymsReadAhead) {
   EXPECT_EQ(name(0xffffffff81000010), "first");
   EXPECT_EQ(name(0xffffffffc0000010), "mod_fn");
   EXPECT_EQ(name(0xffffffffc0001010), "bpf_old");
-  programs = {7, 9};
-  EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "programs come and go";
-  programs = {};
-  EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "nobody may ask for programs";
   std::ofstream(modules.path) << "mod 4096 7 - Live 0xffffffffc0000000\n";
   EXPECT_EQ(name(0xffffffffc0000010), "mod_fn") << "the count of users says nothing";
+  EXPECT_EQ(ahead.readings(), 1u);
+  programs = {7, 9};
+  EXPECT_EQ(name(0xffffffff81000010), "first") << "the kernel's own functions stay";
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "programs come and go";
+  EXPECT_EQ(ahead.readings(), 2u);
+  EXPECT_EQ(name(0xffffffffc0001020), "bpf_new");
+  EXPECT_EQ(ahead.readings(), 2u) << "the programs are those of the last reading";
+}
+
+TEST(Symbolize, KallsymsReadAheadAreReadAgain) {
+  const auto listing = [](const std::string& function) {
+    return "ffffffff81000000 T first\nffffffff81001000 T second\nffffffffc0000000 t " + function +
+           "\t[mod]\nffffffffc0000100 t next\t[mod]\nffffffffc0001000 t bpf\t[bpf]\nffffffffc0001100 t last\t[bpf]\n";
+  };
+  const TextFile file(listing("one")), modules("mod 4096 1 - Live 0xffffffffc0000000\n");
+  std::vector<std::uint32_t> programs = {7};
+  KernelSymbolsAhead ahead(file.path, modules.path, [&] { return programs; });
+  std::string note;
+  const auto name = [&](std::uint64_t address) {
+    return std::string(ahead.at(std::span(&address, 1), note)->name_of(address).value_or(""));
+  };
+  EXPECT_EQ(name(0xffffffffc0000010), "one");
+  std::ofstream(file.path) << listing("two");
   std::ofstream(modules.path) << "other 4096 1 - Live 0xffffffffc0000000\n";
-  EXPECT_EQ(name(0xffffffffc0000010), "new_fn");
+  EXPECT_EQ(name(0xffffffffc0000010), "two") << "a module has come";
+  EXPECT_EQ(name(0xffffffffc0000010), "two");
+  EXPECT_EQ(ahead.readings(), 2u);
+  programs = {};  // nobody may ask for programs
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf");
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf");
+  EXPECT_EQ(ahead.readings(), 4u);
 }
 
 TEST(Symbolize, NothingReadAheadIsNothingKnown) {
   const TextFile hidden("0000000000000000 T _text\n"), modules("");
   KernelSymbolsAhead ahead(hidden.path, modules.path);
-  EXPECT_EQ(ahead.get(), nullptr);
+  std::string note;
+  EXPECT_TRUE(ahead.at({}, note)->empty());
+  EXPECT_NE(note.find("hidden"), std::string::npos) << note;
 }
 
 TEST(Symbolize, HiddenKallsymsAreNoted) {

@@ -57,6 +57,29 @@ TEST(Spool, GivesTheSameBatchUntilItIsAcknowledged) {
   EXPECT_FALSE(spool.reject(sequence));
 }
 
+TEST(Spool, CountsBatchesOfEarlierOpeningsApart) {
+  const SpoolFolder folder;
+  std::uint64_t first = 0;
+  {
+    auto spool = folder.open();
+    first = spool.first();
+    EXPECT_EQ(appended(spool, "a", 3), first);
+  }
+  {
+    auto spool = folder.open();
+    appended(spool, "b", 4);
+    EXPECT_EQ(take_all(spool), (Texts{"a", "b"}));
+    EXPECT_EQ(spool.counters().acknowledged_samples, 7u);
+    EXPECT_EQ(spool.counters().earlier_samples, 3u);
+    EXPECT_EQ(spool.counters().earlier_batches, 1u);
+    appended(spool, "c", 5);
+  }
+  auto again = folder.open();
+  again.set_first(first);  // of the same agent, which has read its options again
+  EXPECT_EQ(take_all(again), Texts{"c"});
+  EXPECT_EQ(again.counters().earlier_batches, 0u);
+}
+
 TEST(Spool, RestartsWithWhatWaits) {
   const SpoolFolder folder;
   std::uint64_t last = 0;
