@@ -376,7 +376,8 @@ TEST_F(PageNumbers, TheFlameChartIsCoarserThanAPixelBeforeItIsCut) {
   write(profile);
   open("#view=chart");
   EXPECT_LE(browser_->value("drawn.boxes.length"), 15000);
-  EXPECT_NEAR(browser_->value("Math.max(...drawn.boxes.map((box) => box.x + box.n)) / drawn.whole").get<double>(), 1, 0.01);
+  EXPECT_NEAR(browser_->value("Math.max(...drawn.boxes.map((box) => box.x + box.n)) / drawn.whole").get<double>(), 1,
+              0.01);
   EXPECT_EQ(browser_->text("$('chartAxis').firstChild.textContent"), "0 s");
   EXPECT_NE(browser_->text("svgTitle(drawn.boxes[0])").find("about "), std::string::npos) << "a time, no samples";
 }
