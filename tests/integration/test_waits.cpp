@@ -177,9 +177,10 @@ TEST_F(Waits, ShortOnesAreLeftOutIfAskedFor) {
   }
   const std::vector<Thread> threads = threads_in(output_);
   EXPECT_EQ(threads.size(), 3u) << output_;
-  // A sleep is never shorter than asked for, and on a busy machine longer.
+  // A sleep of 300 ms is never shorter, and on a busy machine longer. A thread that loses the CPU between the begin of
+  // the sleep and the switch waits less than that from the switch on.
   for (const Thread& thread : threads) {
-    EXPECT_GE(waited(profile, thread.tid, "wait_begin"), 0.99 * 3e8) << thread.name;
+    EXPECT_GE(waited(profile, thread.tid, "wait_begin"), 1.5e8) << thread.name;
     EXPECT_LE(waited(profile, thread.tid, "wait_begin"), thread.wall + tolerance(thread.wall, 1)) << thread.name;
   }
 }
