@@ -83,7 +83,7 @@ TEST(V8InPe, BuiltinsOfNodeAreFound) {
       EXPECT_TRUE(sets_up || !std::string(wanted).starts_with("JS")) << name << ' ' << wanted;
     }
   }
-  if (seen == 0) GTEST_SKIP() << "SKIPPED: no Windows node (npm)";
+  if (seen == 0) GTEST_SKIP() << "SKIPPED: no Windows node by npm pack";
 }
 
 TEST(V8InPe, ExportsAreFoundInMemory) {
