@@ -139,6 +139,7 @@ class Answering {
     json_.member("store", shown(served_.name));
     json_.member("begin", times.begin_ns / kMsNs);
     json_.member("end", (times.end_ns + kMsNs - 1) / kMsNs);
+    json_.member("interval", times.interval_ns / kMsNs);
     json_.key("labels");
     json_.begin_array();
     for (const std::string& label : *labels) json_.value(label);

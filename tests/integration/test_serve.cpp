@@ -58,6 +58,7 @@ TEST_F(ServeByHttp, AnswersAreTheStores) {
   EXPECT_EQ(labels["schema"], 1);
   EXPECT_EQ(labels["store"], store_);
   EXPECT_EQ(labels["begin"], kServedStart);
+  EXPECT_EQ(labels["interval"], kServedInterval);
   EXPECT_EQ(labels["end"], kServedEnd);
   EXPECT_EQ(labels["labels"], nlohmann::json({"host", "pid", "process", "service", "thread", "tid"}));
 

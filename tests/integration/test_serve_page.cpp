@@ -105,6 +105,15 @@ TEST_F(ServePage, TwoUsersChooseAmongAThousandServices) {
   EXPECT_EQ(samples(one), all);
 }
 
+// Steps shorter than an interval would have gaps, and peaks between them.
+TEST_F(ServePage, AStepOfTheTimeLineIsNoShorterThanAnInterval) {
+  Browser& one = user();
+  ASSERT_NO_FATAL_FAILURE(open(one, address()));
+  EXPECT_EQ(one.value("shownSeries().step"), kServedInterval);
+  EXPECT_EQ(one.value("shownSeries().sums.length"), kServedIntervals);
+  EXPECT_TRUE(one.value("shownSeries().sums.every(([n]) => n > 0)").get<bool>());
+}
+
 TEST_F(ServePage, ABrushComparesAndALinkShowsTheSame) {
   Browser& one = user();
   ASSERT_NO_FATAL_FAILURE(open(one, address("?label=service&value=service-0100")));

@@ -215,7 +215,7 @@ TYPED_TEST_P(StoreContract, AnswersAreTheSumsOfTheProfiles) {
     EXPECT_TRUE(store->values("no such label")->empty());
     EXPECT_EQ(store->stacks({}, kStart, all)->lost, reference.lost(kStart, all));
     EXPECT_EQ(store->stacks({}, kStart, all)->intervals, 12u);
-    EXPECT_EQ(*store->extent(), (store::Extent{kStart, all}));
+    EXPECT_EQ(*store->extent(), (store::Extent{kStart, all, kTenSeconds}));
   }
 }
 

@@ -3,7 +3,7 @@
 // address has each choice. The server answers with the data of the page below, which is the page of a profile.
 const SECOND = 1000, HOUR = 3600 * SECOND, BAR = 4, MOST_VALUES = 200;  // BAR: pixels
 // Whole intervals of ten seconds, where there is room.
-const STEPS = [1, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((s) => s * SECOND);
+const STEPS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((s) => s * SECOND);
 const MARKS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800].map((s) => s * SECOND);
 const NUMBERS = ["begin", "end", "from", "to", "before_from", "before_to"];  // in ms of Unix time; 0: not chosen
 // `begin` to `end` is shown; `from` to `to` is chosen of it. `before_label`: what is compared has a label of its own, and
@@ -101,7 +101,9 @@ function refreshStore() {
   showPicked();
   if (!storeFacts || !storeFacts.end) return;
   const [from, to] = chosenRange(), least = (picked.end - picked.begin) / Math.max(10, $("line").clientWidth / BAR);
-  const step = STEPS.find((one) => one >= least) || Math.ceil(least / 24 / HOUR) * 24 * HOUR;
+  // A sample counts at the begin of its interval: a step that is no multiple of the interval has one more, or none.
+  const interval = Math.max(1, Math.round(storeFacts.interval / SECOND)) * SECOND, unit = 24 * HOUR % interval ? interval : 24 * HOUR;
+  const step = STEPS.find((one) => one >= least && one % interval === 0) || Math.ceil(least / unit) * unit;
   // Whole steps: the store keeps sums of ten minutes and of hours.
   seriesBegin = Math.floor(picked.begin / step) * step;
   askOnce("series", { ...questionOf(seriesBegin, picked.end, shownSide()), step }, (answered) => { seriesList = answered.series; showSeries(); askTotals(); });

@@ -307,13 +307,12 @@ Expected<std::vector<std::string>> sorted_texts(ClickhouseServer& server, const 
 
 Expected<std::optional<Extent>> ClickhouseQuery::extent() {
   const auto answer = server_.query(
-      "SELECT min(hour + second), max((hour + second) * 1000000000 + count) FROM samples WHERE level = 3 HAVING "
-      "count() > 0 "
-      "FORMAT RowBinary");
+      "SELECT min(hour + second), max((hour + second) * 1000000000 + count), max(count) FROM samples WHERE level "
+      "= 3 HAVING count() > 0 FORMAT RowBinary");
   if (!answer) return Failure(answer.error());
   RowReader row(*answer);
   if (!row.has_more()) return std::optional<Extent>();
-  const Extent extent{row.u64() * kSecondNs, row.u64()};
+  const Extent extent{row.u64() * kSecondNs, row.u64(), row.u64()};
   if (!row.is_good()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
   return std::optional(extent);
 }

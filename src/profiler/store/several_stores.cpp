@@ -39,7 +39,9 @@ class SeveralStores final : public ProfileStore {
       const auto one = store->extent();
       if (!one) return one;
       if (!*one) continue;
-      all = all ? Extent{std::min(all->begin_ns, (*one)->begin_ns), std::max(all->end_ns, (*one)->end_ns)} : **one;
+      all = all ? Extent{std::min(all->begin_ns, (*one)->begin_ns), std::max(all->end_ns, (*one)->end_ns),
+                         std::max(all->interval_ns, (*one)->interval_ns)}
+                : **one;
     }
     return all;
   }

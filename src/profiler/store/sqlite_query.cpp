@@ -204,13 +204,14 @@ Expected<std::optional<Extent>> query_extent(sqlite3* database) {
   auto statement = Statement::prepare(
       database,
       "SELECT (SELECT begin_ns FROM intervals ORDER BY begin_ns LIMIT 1), (SELECT end_ns FROM intervals ORDER BY "
-      "begin_ns DESC LIMIT 1)",
+      "begin_ns DESC LIMIT 1), (SELECT max(end_ns - begin_ns) FROM (SELECT begin_ns, end_ns FROM intervals ORDER BY "
+      "begin_ns DESC LIMIT 100))",
       false);
   if (!statement) return Failure(statement.error());
   const auto row = statement->step();
   if (!row) return Failure(row.error());
   if (!*row || statement->is_null(0)) return std::nullopt;
-  return Extent{statement->number(0), statement->number(1)};
+  return Extent{statement->number(0), statement->number(1), statement->number(2)};
 }
 
 Expected<std::vector<std::string>> query_labels(sqlite3* database) {

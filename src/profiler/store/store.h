@@ -109,6 +109,8 @@ struct Frames {
 
 struct Extent {
   std::uint64_t begin_ns = 0, end_ns = 0;
+  // The longest of the intervals; of a long history, of the latest ones. A step of a series below this has gaps.
+  std::uint64_t interval_ns = 0;
   bool operator==(const Extent&) const = default;
 };
 

@@ -236,7 +236,7 @@ TEST_F(SqliteStore, ThePathIsFollowed) {
   fs::remove(path_);
   append(1);
   EXPECT_EQ(number("SELECT count(*) FROM intervals"), 1u) << "in a new file";
-  EXPECT_EQ(*store->extent(), (store::Extent{kStart + kTenSeconds, kStart + 2 * kTenSeconds}));
+  EXPECT_EQ(*store->extent(), (store::Extent{kStart + kTenSeconds, kStart + 2 * kTenSeconds, kTenSeconds}));
   fs::rename(path_, folder_ / "away.db");
   append(2);
   append(3);
