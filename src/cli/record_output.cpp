@@ -25,11 +25,8 @@ namespace {
 
 using exporter::grouped;
 
-// Never rounds up to 100%.
 std::string percent(std::uint64_t part, std::uint64_t whole) {
-  if (part == whole) return "100%";
-  const double share = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  return fmt::format("{:.2f}%", share > 99.99 ? 99.99 : share);
+  return part == whole ? "100%" : fmt::format("{:.2f}%", exporter::percent(part, whole));
 }
 
 // How many samples rest on what, by their least certain frame; nothing where unwind information described all.

@@ -45,6 +45,11 @@ std::string amount(std::uint64_t number, const std::string& unit) {
   return fmt::format("{:.{}f} {}", part, part < 9.995 ? 2 : part < 99.95 ? 1 : 0, step->text);
 }
 
+double percent(std::uint64_t part, std::uint64_t whole) {
+  const double share = 100 * static_cast<double>(part) / static_cast<double>(whole);
+  return part == whole ? 100 : std::min(share, 99.99);
+}
+
 std::uint64_t whole_number(double number) {
   constexpr double kMost = 18446744073709549568.0;  // the largest double below 2^64
   return static_cast<std::uint64_t>(std::round(std::clamp(number, 0.0, kMost)));
@@ -75,16 +80,11 @@ std::string summary_line(const profile::Profile& profile, profile::ValueType typ
     text += fmt::format(" ({:.1f} s of {})", seconds, event.name == "cpu" ? "CPU" : shown(event.name));
   if (!profile.ends_known)
     return text + fmt::format("; not known whether the stacks are whole; {} lost", grouped(profile.lost));
-  // Rounded down: 100% only when every stack is whole.
   const std::uint64_t whole = totals.samples - totals.truncated - totals.chained;
-  const auto per_10000 =
-      static_cast<unsigned>(1e4 * (static_cast<double>(whole) / static_cast<double>(totals.samples)));
-  const unsigned part = whole == totals.samples ? 10000 : std::min(per_10000, 9999u);
-  text += fmt::format("; {}.{:02}% of {}", part / 100, part % 100,
+  text += fmt::format("; {:.2f}% of {}", percent(whole, totals.samples),
                       type.counts ? "the stacks whole" : "it with whole stacks");
   if (totals.chained != 0)
-    text += fmt::format(", {:.2f}% chained by frame pointers",
-                        100 * static_cast<double>(totals.chained) / static_cast<double>(totals.samples));
+    text += fmt::format(", {:.2f}% chained by frame pointers", percent(totals.chained, totals.samples));
   text += fmt::format("; {} lost", grouped(profile.lost));
   return text;
 }

@@ -17,6 +17,8 @@ namespace windlass::exporter {
 [[nodiscard]] std::uint64_t whole_number(double number);
 // True if amount() names the unit, or there is none to name.
 [[nodiscard]] bool says_unit(const std::string& unit);
+// To two digits, as the record's summary, reports and the page show shares: rounded, but 100 only if nothing is left.
+[[nodiscard]] double percent(std::uint64_t part, std::uint64_t whole);
 // Samples a second and CPU; 0 if samples are not taken by time.
 [[nodiscard]] double frequency_of(const profile::Event& event);
 // The time of counted samples; 0 if they are not taken by time, or something else is summed.

@@ -190,8 +190,8 @@ function showHeader() {
   if (names.start_unix_ms) title.append(element("small", new Date(names.start_unix_ms).toISOString().replace("T", " ").slice(0, 19) + " UTC"));
   const whole = samples - truncated - chained;
   fact(value.value, plain(samples), samples);
-  // Rounded down: 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
-  const complete = samples ? Math.floor(10000 * whole / samples) / 100 : 0;
+  // 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
+  const complete = !samples ? 0 : whole === samples ? 100 : Math.min(99.99, 100 * whole / samples);
   const grade = (part) => part * 1000 <= samples ? "good" : part * 20 <= samples ? "" : "bad";
   if (names.ends_known) fact("stacks complete", complete.toFixed(2) + "%", whole, grade(samples - whole));
   else fact("stacks complete", "not known", 0);

@@ -1,6 +1,7 @@
 // Folded stacks, speedscope, JSON lines, the terminal report and the page's data.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "profiler/export/call_tree.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
+#include "profiler/export/numbers.h"
 #include "profiler/export/report.h"
 #include "profiler/export/shorten_name.h"
 #include "profiler/export/speedscope.h"
@@ -206,6 +208,10 @@ TEST(Report, NeverClaimsWholenessByRounding) {
   p.samples[9].end = WL_END_NO_ROW;
   p.samples[9].count = 1;
   EXPECT_NE(report(p, {}).find("99.99% of the stacks whole"), std::string::npos);
+  // As the summary of `record` says.
+  EXPECT_EQ(fmt::format("{:.2f}", exporter::percent(38, 117)), "32.48");
+  EXPECT_EQ(exporter::percent(99'999, 100'000), 99.99);
+  EXPECT_EQ(exporter::percent(7, 7), 100);
 }
 
 TEST(Report, NamesCannotDriveTheTerminal) {
