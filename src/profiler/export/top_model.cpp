@@ -60,7 +60,7 @@ void TopModel::renew() {
     window_ns_ += second.duration_ns;
     window_lost_ += second.lost;
     for (const TopSample& sample : second.samples)
-      if (sample.event == event_) in_window_.add(sample);
+      if (sample.event == event_) in_window_.add(sample, view_);
   }
   make_rows();
 }
@@ -192,7 +192,7 @@ void TopModel::choose(TopView view) {
   view_ = view;
   selected_ = first_ = 0;
   selected_id_ = 0;
-  make_rows();
+  renew();
 }
 
 // By self only where that differs from the total.

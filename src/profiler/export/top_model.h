@@ -17,8 +17,6 @@
 
 namespace windlass::exporter {
 
-enum class TopView : std::uint8_t { kFunctions, kProcesses, kTree, kLabels };
-inline constexpr const char* kTopViews[] = {"functions", "processes", "tree", "labels"};
 enum class TopSort : std::uint8_t { kSelf, kTotal, kName };
 
 struct TopKey {
@@ -145,7 +143,7 @@ class TopModel {
   State now_;
   std::optional<State> paused_at_;  // what is shown, while it is paused
 
-  TopSums in_window_;  // of the event that is shown
+  TopSums in_window_;  // of the event and for the view that are shown
   std::uint64_t window_ns_ = 0, window_lost_ = 0;
   std::vector<TopRow> rows_;
   std::uint64_t weight_ = 0;  // when these were made

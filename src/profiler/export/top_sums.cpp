@@ -72,12 +72,21 @@ std::uint32_t TopSums::child_of(std::uint32_t parent, std::uint32_t frame) {
   return number;
 }
 
-void TopSums::add(const TopSample& sample) {
+void TopSums::add(const TopSample& sample, std::optional<TopView> only) {
   samples_ += sample.count;
   if (sample.is_whole) whole_ += sample.count;
   if (sample.weight == 0) return;
+  nodes_[0].total += sample.weight;
+  const auto wanted = [&](TopView view) { return only.value_or(view) == view; };
+  if (wanted(TopView::kTree)) add_to_tree(sample);
+  if (wanted(TopView::kFunctions)) add_to_functions(sample);
+  if (wanted(TopView::kProcesses)) add_to_process(sample);
+  if (wanted(TopView::kLabels))
+    for (const Label& label : sample.labels) add_to_label(label, sample.weight);
+}
+
+void TopSums::add_to_tree(const TopSample& sample) {
   std::uint32_t at = 0;
-  nodes_[at].total += sample.weight;
   for (const std::uint32_t frame : sample.path) {
     const std::uint32_t child = child_of(at, frame);
     if (child == profile::kNone) break;
@@ -85,13 +94,14 @@ void TopSums::add(const TopSample& sample) {
     nodes_[at].total += sample.weight;
   }
   nodes_[at].self += sample.weight;
+}
+
+void TopSums::add_to_functions(const TopSample& sample) {
   if (!sample.path.empty()) functions_[sample.path.back()].self += sample.weight;
   scratch_ = sample.path;  // a recursive function counts once
   std::ranges::sort(scratch_);
   scratch_.erase(std::ranges::unique(scratch_).begin(), scratch_.end());
   for (const std::uint32_t frame : scratch_) functions_[frame].total += sample.weight;
-  add_to_process(sample);
-  for (const Label& label : sample.labels) add_to_label(label, sample.weight);
 }
 
 void TopSums::add_to_process(const TopSample& sample) {

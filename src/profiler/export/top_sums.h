@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -14,6 +15,9 @@
 #include "profiler/profile/profile.h"
 
 namespace windlass::exporter {
+
+enum class TopView : std::uint8_t { kFunctions, kProcesses, kTree, kLabels };
+inline constexpr const char* kTopViews[] = {"functions", "processes", "tree", "labels"};
 
 struct TopFrame {
   std::string name, module;
@@ -78,7 +82,8 @@ class TopSums {
   };
   using Label = std::pair<std::uint32_t, std::uint32_t>;
 
-  void add(const TopSample& sample);
+  // `only`: what one view shows, in a fraction of the time.
+  void add(const TopSample& sample, std::optional<TopView> only = {});
   [[nodiscard]] std::uint64_t weight() const { return nodes_[0].total; }
   [[nodiscard]] std::uint64_t samples() const { return samples_; }
   [[nodiscard]] std::uint64_t whole() const { return whole_; }
@@ -89,6 +94,8 @@ class TopSums {
 
  private:
   std::uint32_t child_of(std::uint32_t parent, std::uint32_t frame);
+  void add_to_tree(const TopSample& sample);
+  void add_to_functions(const TopSample& sample);
   void add_to_process(const TopSample& sample);
   void add_to_label(Label label, std::uint64_t weight);
 
