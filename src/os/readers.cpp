@@ -1,5 +1,6 @@
 #include "os/readers.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -32,6 +33,10 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 bool send_order(int control, StarterOrder order, int socket) {
   return send_message(control, std::as_bytes(std::span(&order, 1)), {}, socket);
+}
+
+OpenedRegular duplicate_of(const OpenedRegular& opened) {
+  return {Descriptor(::fcntl(opened.file.get(), F_DUPFD_CLOEXEC, 0)), opened.status, opened.remote};
 }
 
 int milliseconds_until(std::uint64_t now, std::uint64_t time) {
@@ -295,20 +300,36 @@ std::string Readers::subject_at(const std::string& path) {
   return server.empty() ? path : server;
 }
 
-OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool certain) {
-  {
-    const std::lock_guard hold(lock_);
-    collect();
-    if (const auto late = late_.find(path); late != late_.end()) {
-      OpenedRegular opened = std::move(late->second);
-      late_.erase(late);
-      return opened;
-    }
+void Readers::keep_mapped_files_of(pid_t pid) {
+  const std::lock_guard hold(lock_);
+  kept_.clear();
+  kept_below_ = pid != 0 ? fmt::format("/proc/{}/map_files/", pid) : std::string();
+}
+
+// A file that was opened before; none: it has to be.
+OpenedRegular Readers::take_known(const std::string& path) {
+  const std::lock_guard hold(lock_);
+  collect();
+  if (const auto late = late_.find(path); late != late_.end()) {
+    OpenedRegular opened = std::move(late->second);
+    late_.erase(late);
+    return opened;
   }
+  const auto kept = kept_.find(path);
+  return kept != kept_.end() ? duplicate_of(kept->second) : OpenedRegular();
+}
+
+OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool certain) {
+  if (OpenedRegular known = take_known(path); known.file) return known;
   Answer answer = ask({.call = ReaderCall::kOpenRegular, .tells_reached = certain && device != 0}, path, -1,
                       subject_at(path), {}, device != 0 ? device_subject(device) : std::string());
+  OpenedRegular opened{std::move(answer.file), answer.head.status, false};
+  if (opened.file) {
+    const std::lock_guard hold(lock_);
+    if (is_kept(path) && kept_.size() < kMostKept) kept_[path] = duplicate_of(opened);
+  }
   errno = answer.head.error;
-  return {std::move(answer.file), answer.head.status, false};
+  return opened;
 }
 
 OpenedRegular Readers::open_growing(const std::string& path) {

@@ -49,6 +49,7 @@ class Readers {
   static constexpr std::chrono::nanoseconds kMountsFor = std::chrono::seconds(1);
   static constexpr std::size_t kPatientWith = 8;  // readers left behind: then it waits `hurry`
   static constexpr std::size_t kMostSaid = 64;
+  static constexpr std::size_t kMostKept = 256;
 
   // By a process that starts them: to be called before the program has threads or secrets. Null and errno.
   [[nodiscard]] static std::unique_ptr<Readers> start(ReaderTimes times = {});
@@ -73,6 +74,10 @@ class Readers {
   [[nodiscard]] std::uint64_t pages(int file, const std::string& subject, std::span<const std::uint64_t> numbers,
                                     std::span<std::byte> to);
   [[nodiscard]] bool file_status(int file, const std::string& subject, struct stat& to);
+
+  // From here on open_regular() of a path below /proc/PID/map_files opens each file once, and gives duplicates: the
+  // process stands still. 0: it runs again, and nothing is kept. At most kMostKept files.
+  void keep_mapped_files_of(pid_t pid);
 
   // From when `stop` is readable, or the time (CLOCK_MONOTONIC, ns; 0: none) has come, calls wait `hurry` at most.
   void end_at(int stop, std::uint64_t time);
@@ -108,6 +113,8 @@ class Readers {
   Answer ask(ReaderRequest request, std::string_view follows, int file, const std::string& subject,
              std::span<std::byte> to, const std::string& device = {});
   std::string subject_at(const std::string& path);
+  bool is_kept(const std::string& path) const { return !kept_below_.empty() && path.starts_with(kept_below_); }
+  OpenedRegular take_known(const std::string& path);
   bool has_reader();
   bool silent(const std::string& subject);
   enum class Got : std::uint8_t { kAnswer, kTimeout, kGone };
@@ -127,6 +134,8 @@ class Readers {
   std::vector<Descriptor> ending_;             // processes that were killed
   std::map<std::string, Silence> silent_;      // subjects
   std::map<std::string, OpenedRegular> late_;  // opened after all, by path
+  std::map<std::string, OpenedRegular> kept_;  // of a process that stands still, by path
+  std::string kept_below_;                     // its folder; empty: none
   ServerMounts mounts_;                        // this process's, read kMountsFor ago at most
   std::uint64_t mounts_until_ = 0;
   std::vector<std::string> unsaid_;

@@ -89,6 +89,7 @@ void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& nam
   names.opened = opened();
   if (!opened()) return;
   if (!symbols_) symbols_.emplace(module_);
+  if (!go_) symbols_->expect(addresses);
   DebugLines* lines = debug_lines();
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (go_ && go_->name(i, addresses[i], options_.lines, names)) continue;

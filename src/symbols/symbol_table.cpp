@@ -90,10 +90,35 @@ bool unwind_information_allows(Dwfl_Module* module, std::uint64_t symbol, std::u
 
 }  // namespace
 
-SymbolTable::SymbolTable(Dwfl_Module* module) : module_(module) { read_sized(); }
+void SymbolTable::expect(std::span<const std::uint64_t> addresses) {
+  if (has_ranges_) return;
+  if (scanned_.empty() && addresses.size() <= kMostScanned)
+    scan(addresses);
+  else
+    read_sized();
+}
+
+// Of several symbols with the address, the last in the order of read_sized().
+void SymbolTable::scan(std::span<const std::uint64_t> addresses) {
+  std::vector<std::uint64_t> wanted(addresses.begin(), addresses.end());
+  std::ranges::sort(wanted);
+  std::vector<Candidate> best(wanted.size());
+  for_each_code_symbol(module_, [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word,
+                                    Elf*, GElf_Addr) {
+    is_full_ |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
+    for (auto at = std::ranges::lower_bound(wanted, value); at != wanted.end() && *at - value < symbol.st_size; ++at) {
+      if (value + symbol.st_size < value) break;
+      const Candidate candidate = candidate_of(index, name, symbol, value);
+      Candidate& known = best[static_cast<std::size_t>(at - wanted.begin())];
+      if (known.symbol == kNoSymbol || known < candidate) known = candidate;
+    }
+  });
+  for (std::size_t i = 0; i < wanted.size(); ++i) scanned_.push_back({wanted[i], best[i].symbol});
+}
 
 // Symbols may overlap. Since of several the one that begins last counts, those in force at a point are a stack.
 void SymbolTable::read_sized() {
+  has_ranges_ = true;
   std::vector<Candidate> symbols;
   symbols.reserve(static_cast<std::size_t>(std::max(dwfl_module_getsymtab(module_), 0)));
   for_each_code_symbol(
@@ -144,10 +169,18 @@ SymbolTable::Symbol SymbolTable::symbol(int index) const {
   return {plain_name(name), value};
 }
 
+int SymbolTable::sized_at(std::uint64_t address) {
+  if (!has_ranges_) {
+    const auto known = std::ranges::lower_bound(scanned_, address, {}, &Scanned::address);
+    if (known != scanned_.end() && known->address == address) return known->symbol;
+    read_sized();
+  }
+  const auto after = std::ranges::upper_bound(ranges_, address, {}, &Range::begin);
+  return after != ranges_.begin() ? std::prev(after)->symbol : kNoSymbol;
+}
+
 SymbolTable::Symbol SymbolTable::at(std::uint64_t address) {
-  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
-                                      [](std::uint64_t at, const Range& range) { return at < range.begin; });
-  if (after != ranges_.begin() && std::prev(after)->symbol != kNoSymbol) return symbol(std::prev(after)->symbol);
+  if (const int sized = sized_at(address); sized != kNoSymbol) return symbol(sized);
   return is_full_ ? without_size_at(address) : Symbol();
 }
 

@@ -7,7 +7,9 @@
 
 #include <elfutils/libdwfl.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,12 +22,21 @@ class SymbolTable {
     std::uint64_t begin = 0;
   };
 
-  // Reads and sorts the symbols: O(symbols log symbols). The module must outlive it.
-  explicit SymbolTable(Dwfl_Module* module);
-  // O(log symbols). Not const: symbols without a size are read when first needed.
+  // The module must outlive it.
+  explicit SymbolTable(Dwfl_Module* module) : module_(module) {}
+  // What at() will be asked for. The first few addresses are looked for in one pass over the symbols, without sorting
+  // them. O(symbols log addresses).
+  void expect(std::span<const std::uint64_t> addresses);
+  // O(log symbols) for expected addresses. Else, and behind the first expect(), the symbols are read and sorted once:
+  // O(symbols log symbols). Symbols without a size are read when first needed.
   [[nodiscard]] Symbol at(std::uint64_t address);
 
  private:
+  static constexpr std::size_t kMostScanned = 256;  // addresses: a symbol may hold all of them
+  struct Scanned {
+    std::uint64_t address;
+    int symbol;
+  };
   // The symbol that names the addresses from `begin` to the next range's.
   struct Range {
     std::uint64_t begin;
@@ -39,15 +50,18 @@ class SymbolTable {
     int symbol;
   };
 
+  void scan(std::span<const std::uint64_t> addresses);
   void read_sized();
+  [[nodiscard]] int sized_at(std::uint64_t address);
   void read_starts();
   [[nodiscard]] Symbol symbol(int index) const;
   [[nodiscard]] Symbol without_size_at(std::uint64_t address);
 
   Dwfl_Module* module_;
-  std::vector<Range> ranges_;  // ascending
+  std::vector<Scanned> scanned_;  // by address
+  std::vector<Range> ranges_;     // ascending
   bool is_full_ = false;
-  bool has_starts_ = false;
+  bool has_ranges_ = false, has_starts_ = false;
   std::vector<Start> starts_;  // ascending
 };
 

@@ -28,7 +28,10 @@ class LiveProcess {
 
   // The target is the one that this was opened for.
   Expected<Refreshed> refresh(Target& target);
-  std::uint64_t release() { return attachment_.release(); }
+  ~LiveProcess() { keep_files(false); }
+  LiveProcess(const LiveProcess&) = delete;
+  LiveProcess& operator=(const LiveProcess&) = delete;
+  std::uint64_t release();
 
  private:
   // Names are read anew by turns: a thread gives itself one after it has begun.
@@ -37,6 +40,7 @@ class LiveProcess {
   using ProgramId = std::array<std::byte, 16>;
 
   Expected<Refreshed> read(Target& target);
+  void keep_files(bool keep);
   Expected<Refreshed> update_modules(Target& target);
   [[nodiscard]] os::Descriptor open_file(const std::string& name) const;
   [[nodiscard]] std::string read_file(const std::string& name) const;
@@ -55,6 +59,7 @@ class LiveProcess {
   os::Descriptor maps_;                                   // of this program; opened when first needed
   std::unordered_map<std::uint64_t, std::string> names_;  // of threads
   std::uint64_t stops_ = 0;
+  bool keeps_files_ = false;  // os::Readers::keep_mapped_files_of()
 };
 
 }  // namespace windlass::walk

@@ -13,6 +13,7 @@
 #include "os/living_thread.h"
 #include "os/mapped_files.h"
 #include "os/proc_file.h"
+#include "os/readers.h"
 #include "walk/inside.h"
 #include "walk/target/live_process.h"
 #include "windlass/target.h"
@@ -93,6 +94,7 @@ Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
   auto memory = std::make_unique<ProcessMemory>(pid);
   auto live = std::make_shared<LiveProcess>(pid, architecture, options, std::move(folder));
   live->memory_ = memory.get();
+  live->modules_.expect_in(*memory);
   Target target(TargetKind::kProcess, AddressSpace(architecture, std::move(memory)));
   target.process = number;
   Inside::live(target) = live;
@@ -104,20 +106,33 @@ Expected<Refreshed> LiveProcess::refresh(Target& target) {
   target.threads.clear();
   target.problems.clear();
   target.notes.clear();
-  (void)attachment_.release();
+  (void)release();
   memory_->forget();
   read_names_by_turns();
   if (const auto stopped = attachment_.stop(); !stopped) return Failure(stopped.error());
   auto changed = read(target);
   if (!changed) {
-    (void)attachment_.release();
+    (void)release();
     target.threads.clear();
   }
   return changed;
 }
 
+std::uint64_t LiveProcess::release() {
+  keep_files(false);
+  return attachment_.release();
+}
+
+// While all of it stands still, a path of its mapped files leads to the same file.
+void LiveProcess::keep_files(bool keep) {
+  if (keep == keeps_files_ || os::readers() == nullptr) return;
+  os::readers()->keep_mapped_files_of(keep ? pid_ : 0);
+  keeps_files_ = keep;
+}
+
 // Of the stopped process.
 Expected<Refreshed> LiveProcess::read(Target& target) {
+  keep_files(std::ranges::all_of(attachment_.threads(), &StoppedThread::stopped));
   for (const StoppedThread& thread : attachment_.threads())
     if (thread.registers.has_sp()) memory_->expect(thread.registers.sp());
   const bool is_new = finds_new_program();

@@ -91,8 +91,9 @@ void ProcessMemory::fetch(std::uint64_t number) const {
 void ProcessMemory::fetch_expected() const {
   std::ranges::sort(expected_);
   expected_.erase(std::ranges::unique(expected_).begin(), expected_.end());
+  std::erase_if(expected_, [&](std::uint64_t page) { return find(page) != nullptr; });
   if (expected_.size() > kMostExpected) expected_.resize(kMostExpected);
-  clear();
+  if (slots_.size() + expected_.size() > kSlots) clear();
   unsigned unreadable = 0;
   for (std::size_t at = 0; at < expected_.size() && unreadable < kMostUnreadable; ++unreadable)
     at += read_pages(&expected_[at], expected_.size() - at) + 1;

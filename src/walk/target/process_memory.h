@@ -28,7 +28,7 @@ class ProcessMemory final : public Memory {
 
   // What was read is read anew.
   void forget();
-  // Behind forget(): what is there will be needed, too.
+  // What is there will be needed, too: it is read together with the next page.
   void expect(std::uint64_t address);
 
   // How often the system was asked: for tests and measurements.

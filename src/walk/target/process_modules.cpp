@@ -175,6 +175,29 @@ Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) 
   return update(target, pid, text);
 }
 
+// What tells images apart: their headers with the hash table of symbols behind, and the dynamic section, which most
+// linkers put last into what is read-only once it has been relocated.
+void ProcessModules::expect_images(const std::vector<os::ProcMap>& maps) {
+  constexpr std::uint64_t kPage = 4096, kHead = 4 * kPage, kTail = 2 * kPage;
+  constexpr std::size_t kMostImages = 100;
+  std::size_t images = 0;
+  for (std::size_t i = 1; i < maps.size() && images < kMostImages; ++i) {
+    const os::ProcMap& before = maps[i - 1];
+    const auto is_same_file = [&](const os::ProcMap& map) {
+      return map.file == before.file && map.path == before.path;
+    };
+    if (before.executable || !before.has_file() || !is_same_file(maps[i])) continue;
+    if (before.offset == 0 && maps[i].executable) {
+      for (std::uint64_t at = before.begin; at < std::min(before.end, before.begin + kHead); at += kPage)
+        memory_->expect(at);
+      ++images;
+    } else if (i + 1 == maps.size() || !is_same_file(maps[i + 1])) {
+      for (std::uint64_t at = std::max(before.begin, before.end - kTail); at < before.end; at += kPage)
+        memory_->expect(at);
+    }
+  }
+}
+
 Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {
   std::string lines = lines_that_matter(maps);
   if (lines == lines_ && files_are_same()) {
@@ -185,6 +208,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   std::vector<os::ProcMap> all = os::parse_proc_maps(lines);
   os::name_moved_text(pid, 0, all);
   Pieces now = pieces_of(all);
+  if (memory_ != nullptr && pieces_.empty()) expect_images(all);
   Refreshed changed;
   if (windows_)
     for (const ModuleInfo* info : target.space.modules())

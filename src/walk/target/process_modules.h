@@ -15,6 +15,7 @@
 #include "os/proc_maps.h"
 #include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
+#include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
@@ -28,6 +29,8 @@ class ProcessModules {
   // The same for a stopped process, by its open /proc/PID/maps. If the kernel can tell by PROCMAP_QUERY that nothing
   // has changed, the text is not read. kSystem with errno: the file cannot be read.
   Expected<Refreshed> update(Target& target, pid_t pid, int maps);
+  // Its update() says which pages will be read, so that they come in one request. Outlives this.
+  void expect_in(ProcessMemory& memory) { memory_ = &memory; }
   // From here on, the process's published code is that of this moment, even when the process runs on. Part of update().
   // Problems are noted.
   void fix_time(Target& target) const;
@@ -66,7 +69,9 @@ class ProcessModules {
   [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published);
   [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<os::ProcMap>& maps);
   void note_files(const Target& target);
+  void expect_images(const std::vector<os::ProcMap>& maps);
 
+  ProcessMemory* memory_ = nullptr;
   std::string lines_;            // of `maps` that matter, as they were
   std::vector<Extent> extents_;  // by which a change is noticed; empty: not known
   Pieces pieces_;

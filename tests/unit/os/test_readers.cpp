@@ -113,6 +113,40 @@ TEST_F(ReadersTest, AFileIsHandedOverWithWhatItIs) {
   EXPECT_EQ(again.st_size, 7);
 }
 
+// A path of a mapping that is another file's by now leads to the first file as long as files are kept.
+TEST_F(ReadersTest, FilesOfAProcessThatStandsStillAreOpenedOnce) {
+  if (::access("/proc/self/map_files", X_OK) != 0) GTEST_SKIP() << "no map_files";
+  const auto file = [&](const char* name, char first) {
+    std::ofstream(folder_ / name) << first;
+    return Descriptor(::open((folder_ / name).c_str(), O_RDONLY | O_CLOEXEC));
+  };
+  const Descriptor a = file("a", 'a'), b = file("b", 'b');
+  void* const place = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, a.get(), 0);
+  const auto begin = reinterpret_cast<std::uintptr_t>(place);
+  const std::string path = fmt::format("/proc/{}/map_files/{:x}-{:x}", ::getpid(), begin, begin + 4096);
+  const auto first_byte = [&] {
+    const OpenedRegular opened = readers_->open_regular(path);
+    char byte = '-';
+    struct stat status {};
+    if (opened.file && ::pread(opened.file.get(), &byte, 1, 0) == 1 && ::fstat(opened.file.get(), &status) == 0) {
+      EXPECT_EQ(opened.status.st_ino, status.st_ino);
+    }
+    return byte;
+  };
+  if (first_byte() == '-') GTEST_SKIP() << "map_files cannot be opened here";
+  readers_->keep_mapped_files_of(::getpid());
+  EXPECT_EQ(first_byte(), 'a');
+  ASSERT_EQ(::mmap(place, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, b.get(), 0), place);
+  EXPECT_EQ(first_byte(), 'a');
+  readers_->keep_mapped_files_of(0);
+  EXPECT_EQ(first_byte(), 'b');
+  readers_->keep_mapped_files_of(1);  // another process's
+  EXPECT_EQ(first_byte(), 'b');
+  ASSERT_EQ(::mmap(place, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, a.get(), 0), place);
+  EXPECT_EQ(first_byte(), 'a');
+  ::munmap(place, 4096);
+}
+
 TEST_F(ReadersTest, RefusalsAreTheSystems) {
   if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_FALSE(readers_->open_regular(folder_ / "none").file);

@@ -479,5 +479,24 @@ TEST(SymbolizerOfSpace, ModulesOfOnesOwn) {
   for (const NamedAddress& named : symbols.name(both)) EXPECT_EQ(text_of(named), kInlined);
 }
 
+// The first addresses of a file are looked for in one pass over its symbols, later ones in the sorted table. libc has
+// aliases, and functions with labels in them.
+TEST(Symbolizer, NamesTheFirstAddressesAsThoseThatFollow) {
+  const auto libc = reinterpret_cast<std::uint64_t>(&std::strtoull);
+  std::vector<CodeAddress> wanted;
+  for (std::uint64_t i = 0; i < 200; ++i) wanted.push_back(CodeAddress::instruction(libc - 100 * 3001 + i * 3001));
+  const Symbolizer first = Symbolizer::of_self(), later = Symbolizer::of_self();
+  (void)later.name(wanted.front());
+  const std::vector<NamedAddress> scanned = first.name(wanted), sorted = later.name(wanted), again = first.name(wanted);
+  std::size_t named = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(text_of(scanned[i]), text_of(sorted[i])) << i;
+    EXPECT_EQ(text_of(again[i]), text_of(sorted[i])) << i;
+    EXPECT_EQ(scanned[i].function_begin, sorted[i].function_begin) << i;
+    named += function_of(scanned[i]).empty() ? 0 : 1;
+  }
+  EXPECT_GT(named, 50U);
+}
+
 }  // namespace
 }  // namespace windlass
