@@ -319,6 +319,35 @@ OpenedRegular Readers::take_known(const std::string& path) {
   return kept != kept_.end() ? duplicate_of(kept->second) : OpenedRegular();
 }
 
+void Readers::open_kept(std::span<const std::string> paths) {
+  const std::lock_guard hold(lock_);
+  std::deque<std::string> wanted;
+  for (const std::string& path : paths)
+    if (is_kept(path) && !kept_.contains(path) && kept_.size() + wanted.size() < kMostKept) wanted.push_back(path);
+  collect();
+  if (wanted.empty() || silent(subject_of(wanted.front())) || !has_reader()) return;
+  std::size_t sent = 0;
+  const auto send_more = [&] {
+    for (; sent < std::min(wanted.size(), kMostTogether); ++sent) {
+      const ReaderRequest request{.call = ReaderCall::kOpenRegular,
+                                  .follows = static_cast<std::uint32_t>(wanted[sent].size())};
+      if (!send_message(current_.get(), std::as_bytes(std::span(&request, 1)), bytes_of(wanted[sent]), -1))
+        return false;
+    }
+    return true;
+  };
+  for (; !wanted.empty(); wanted.pop_front(), --sent) {
+    Answer answer;
+    const Got got = send_more() ? receive(answer, {}) : Got::kGone;
+    if (got == Got::kTimeout) leave_behind(subject_of(wanted.front()), wanted.front());
+    if (got != Got::kAnswer) {
+      current_ = Descriptor();
+      return;
+    }
+    if (answer.file) kept_[wanted.front()] = {std::move(answer.file), answer.head.status, false};
+  }
+}
+
 OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool certain) {
   if (OpenedRegular known = take_known(path); known.file) return known;
   Answer answer = ask({.call = ReaderCall::kOpenRegular, .tells_reached = certain && device != 0}, path, -1,

@@ -50,6 +50,7 @@ class Readers {
   static constexpr std::size_t kPatientWith = 8;  // readers left behind: then it waits `hurry`
   static constexpr std::size_t kMostSaid = 64;
   static constexpr std::size_t kMostKept = 256;
+  static constexpr std::size_t kMostTogether = 32;  // requests on their way: their answers fit into the socket
 
   // By a process that starts them: to be called before the program has threads or secrets. Null and errno.
   [[nodiscard]] static std::unique_ptr<Readers> start(ReaderTimes times = {});
@@ -78,6 +79,8 @@ class Readers {
   // From here on open_regular() of a path below /proc/PID/map_files opens each file once, and gives duplicates: the
   // process stands still. 0: it runs again, and nothing is kept. At most kMostKept files.
   void keep_mapped_files_of(pid_t pid);
+  // Opens those of the paths that are kept, without waiting for each: open_regular() has them then, or tries again.
+  void open_kept(std::span<const std::string> paths);
 
   // From when `stop` is readable, or the time (CLOCK_MONOTONIC, ns; 0: none) has come, calls wait `hurry` at most.
   void end_at(int stop, std::uint64_t time);

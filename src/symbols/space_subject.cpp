@@ -41,8 +41,17 @@ SpaceSubject::SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin,
 }
 
 void SpaceSubject::open_all() {
-  for (const ModuleInfo* info : space_.modules())
-    if (const walk::Module* module = walk::module_at(space_, info->begin); module != nullptr) (void)known(*module);
+  for (const ModuleInfo* info : space_.modules()) {
+    const walk::Module* module = walk::module_at(space_, info->begin);
+    if (module == nullptr) continue;
+    os::Descriptor file;
+    if (module->id() != 0 && !info->file.empty() && !is_vdso(info->path))
+      file = os::Descriptor(os::open_regular(info->file));
+    if (file)
+      opened_[module->id()] = std::move(file);
+    else
+      (void)known(*module);
+  }
 }
 
 Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
@@ -101,7 +110,7 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
   if (is_vdso(info.path)) {
     made.module = vdso(info);
   } else if (!module.generated() || !info.file.empty()) {
-    made.module = file(info);
+    made.module = file(module);
     // Of PE images the bytes are as they are mapped, which no reader of names takes.
     if (made.module == nullptr && !module.image_in_memory().empty() && !info.windows)
       made.module = modules_.of_image(module.image_in_memory(), info.path);
@@ -131,7 +140,10 @@ KnownModule* SpaceSubject::vdso(const ModuleInfo& info) {
 
 // ModuleInfo::file was chosen by whoever knows that it is the one that is mapped; at ::path there may be another by
 // now.
-KnownModule* SpaceSubject::file(const ModuleInfo& info) {
+KnownModule* SpaceSubject::file(const walk::Module& module) {
+  const ModuleInfo& info = module.info();
+  if (auto opened = opened_.extract(module.id()); !opened.empty())
+    return modules_.of_file(std::move(opened.mapped()), info.path);
   const bool certain = !info.file.empty();
   if (!certain && (info.windows || !info.path.starts_with('/'))) return nullptr;
   os::Descriptor file(os::open_regular(certain ? info.file : info.path));

@@ -67,7 +67,7 @@ class SpaceSubject final : public Subject {
  public:
   // The space must outlive it.
   SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules);
-  // Opens every module's file now, not only when needed.
+  // Opens every module's file now, not only when needed. What a file is called by itself is read when needed.
   void open_all();
   Place find(std::uint64_t address, std::uint64_t function) override;
   [[nodiscard]] const AddressSpace* space() const override { return &space_; }
@@ -88,13 +88,14 @@ class SpaceSubject final : public Subject {
   [[nodiscard]] Known identify(const walk::Module& module);
   [[nodiscard]] KnownModule* perf_map();
   [[nodiscard]] KnownModule* vdso(const ModuleInfo& info);
-  [[nodiscard]] KnownModule* file(const ModuleInfo& info);
+  [[nodiscard]] KnownModule* file(const walk::Module& module);
 
   const AddressSpace& space_;
   SpaceOrigin origin_;
   KnownModules& modules_;
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
+  std::unordered_map<std::uint64_t, os::Descriptor> opened_;  // of modules that are not in by_id_ yet
   Known last_unkept_;  // Of a module about which nothing may be kept.
   std::vector<sources::NamedFunction> functions_;
 };

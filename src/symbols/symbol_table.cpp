@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <tuple>
 
@@ -46,23 +47,97 @@ Candidate candidate_of(int index, const char* name, const GElf_Sym& symbol, GElf
                                                                  : 0)};
 }
 
-// Calls `handle` for every defined symbol that can name code.
-template <typename Handle>
-void for_each_code_symbol(Dwfl_Module* module, Handle handle) {
-  const int count = dwfl_module_getsymtab(module);
-  for (int i = 1; i < count; ++i) {
+// A symbol table as a file has it, if libdwfl's numbers are the file's.
+class StoredSymbols {
+ public:
+  explicit StoredSymbols(Dwfl_Module* module) : count_(dwfl_module_getsymtab(module)) {
+    GElf_Sym first;
+    GElf_Addr value = 0;
+    if (count_ <= 1 || dwfl_module_getsym_info(module, 1, &first, &value, nullptr, &elf_, &bias_) == nullptr) return;
+    const Elf64_Ehdr* header = elf64_getehdr(elf_);
+    if (header == nullptr || header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_type == ET_REL ||
+        (header->e_machine != EM_X86_64 && header->e_machine != EM_AARCH64))
+      return;
+    Elf_Scn* table = nullptr;
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf_, section)) != nullptr;) {
+      const Elf64_Shdr* of = elf64_getshdr(section);
+      in_memory_.resize(elf_ndxscn(section) + 1);
+      in_memory_.back() = of != nullptr && (of->sh_flags & SHF_ALLOC) != 0;
+      if (of != nullptr && (of->sh_type == SHT_SYMTAB || (of->sh_type == SHT_DYNSYM && table == nullptr)))
+        table = section;
+    }
+    const Elf_Data* symbols = table != nullptr ? elf_getdata(table, nullptr) : nullptr;
+    const Elf_Data* names =
+        symbols != nullptr ? elf_getdata(elf_getscn(elf_, elf64_getshdr(table)->sh_link), nullptr) : nullptr;
+    if (names == nullptr || names->d_size == 0 || names->d_buf == nullptr || symbols->d_buf == nullptr ||
+        symbols->d_size / sizeof(Elf64_Sym) != static_cast<std::size_t>(count_))
+      return;
+    const auto* all = static_cast<const Elf64_Sym*>(symbols->d_buf);
+    const auto* text = static_cast<const char*>(names->d_buf);
+    if (text[names->d_size - 1] != '\0' || std::memcmp(&all[1], &first, sizeof first) != 0) return;
+    symbols_ = all;
+    names_ = {text, names->d_size};
+  }
+
+  [[nodiscard]] int count() const { return count_; }
+  // Null: libdwfl has to be asked.
+  [[nodiscard]] const Elf64_Sym* at(int index) const {
+    const Elf64_Sym* symbol = symbols_ != nullptr ? &symbols_[index] : nullptr;
+    return symbol != nullptr && symbol->st_shndx < in_memory_.size() && symbol->st_shndx < SHN_LORESERVE &&
+                   symbol->st_name < names_.size()
+               ? symbol
+               : nullptr;
+  }
+  [[nodiscard]] const char* name(const Elf64_Sym& symbol) const { return names_.data() + symbol.st_name; }
+  [[nodiscard]] GElf_Addr value(const Elf64_Sym& symbol) const {
+    return symbol.st_value + (in_memory_[symbol.st_shndx] ? bias_ : 0);
+  }
+  [[nodiscard]] Elf* elf() const { return elf_; }
+  [[nodiscard]] GElf_Addr bias() const { return bias_; }
+
+ private:
+  int count_;
+  Elf* elf_ = nullptr;
+  GElf_Addr bias_ = 0;
+  const Elf64_Sym* symbols_ = nullptr;
+  std::string_view names_;
+  std::vector<bool> in_memory_;  // of sections
+};
+
+bool can_name_code(const GElf_Sym& symbol) {
+  const int type = GELF_ST_TYPE(symbol.st_info);
+  return type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
+}
+
+// Calls `handle` for every defined symbol that can name code, if wants(symbol, value).
+template <typename Wants, typename Handle>
+void for_each_code_symbol(Dwfl_Module* module, Wants wants, Handle handle) {
+  const StoredSymbols stored(module);
+  for (int i = 1; i < stored.count(); ++i) {
     GElf_Sym symbol;
-    GElf_Addr value = 0, bias = 0;
+    GElf_Addr value = 0, bias = stored.bias();
     GElf_Word section = 0;
-    Elf* elf = nullptr;
-    const char* name = dwfl_module_getsym_info(module, i, &symbol, &value, &section, &elf, &bias);
-    const int type = GELF_ST_TYPE(symbol.st_info);
-    if (name == nullptr || *name == '\0' || section == SHN_UNDEF || section == SHN_ABS) continue;
-    if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
+    Elf* elf = stored.elf();
+    const char* name = nullptr;
+    if (const Elf64_Sym* at = stored.at(i); at != nullptr) {
+      symbol = *at;
+      value = stored.value(symbol);
+      section = symbol.st_shndx;
+      if (section == SHN_UNDEF || !can_name_code(symbol) || !wants(symbol, value)) continue;
+      name = stored.name(symbol);
+    } else {
+      name = dwfl_module_getsym_info(module, i, &symbol, &value, &section, &elf, &bias);
+      if (name == nullptr || section == SHN_UNDEF || section == SHN_ABS || !can_name_code(symbol) ||
+          !wants(symbol, value))
+        continue;
+    }
+    if (*name == '\0') continue;
     if (name[0] == '$' || (name[0] == '.' && name[1] == 'L')) continue;  // assemblers' own marks
     handle(i, name, symbol, value, section, elf, bias);
   }
 }
+
+constexpr auto kAll = [](const GElf_Sym&, GElf_Addr) { return true; };
 
 // "memcpy@@GLIBC_2.14" -> "memcpy"
 std::string plain_name(std::string_view name) {
@@ -103,16 +178,25 @@ void SymbolTable::scan(std::span<const std::uint64_t> addresses) {
   std::vector<std::uint64_t> wanted(addresses.begin(), addresses.end());
   std::ranges::sort(wanted);
   std::vector<Candidate> best(wanted.size());
-  for_each_code_symbol(module_, [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word,
-                                    Elf*, GElf_Addr) {
-    is_full_ |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
-    for (auto at = std::ranges::lower_bound(wanted, value); at != wanted.end() && *at - value < symbol.st_size; ++at) {
-      if (value + symbol.st_size < value) break;
-      const Candidate candidate = candidate_of(index, name, symbol, value);
+  const auto is_local = [](const GElf_Sym& symbol) { return GELF_ST_BIND(symbol.st_info) == STB_LOCAL; };
+  const auto first_in = [&](const GElf_Sym& symbol, GElf_Addr value) {
+    const auto at = std::ranges::lower_bound(wanted, value);
+    const bool wraps = value + symbol.st_size < value;
+    return !wraps && at != wanted.end() && *at - value < symbol.st_size ? at : wanted.end();
+  };
+  const auto wants = [&](const GElf_Sym& symbol, GElf_Addr value) {
+    return (!is_full_ && is_local(symbol)) || first_in(symbol, value) != wanted.end();
+  };
+  const auto take = [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*,
+                        GElf_Addr) {
+    is_full_ |= is_local(symbol);
+    const Candidate candidate = candidate_of(index, name, symbol, value);
+    for (auto at = first_in(symbol, value); at != wanted.end() && *at - value < symbol.st_size; ++at) {
       Candidate& known = best[static_cast<std::size_t>(at - wanted.begin())];
       if (known.symbol == kNoSymbol || known < candidate) known = candidate;
     }
-  });
+  };
+  for_each_code_symbol(module_, wants, take);
   for (std::size_t i = 0; i < wanted.size(); ++i) scanned_.push_back({wanted[i], best[i].symbol});
 }
 
@@ -122,7 +206,8 @@ void SymbolTable::read_sized() {
   std::vector<Candidate> symbols;
   symbols.reserve(static_cast<std::size_t>(std::max(dwfl_module_getsymtab(module_), 0)));
   for_each_code_symbol(
-      module_, [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
+      module_, kAll,
+      [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
         is_full_ |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
         const bool wraps = value + symbol.st_size < value;
         if (symbol.st_size != 0 && !wraps) symbols.push_back(candidate_of(index, name, symbol, value));
@@ -151,13 +236,16 @@ void SymbolTable::read_sized() {
 
 void SymbolTable::read_starts() {
   has_starts_ = true;
-  for_each_code_symbol(module_, [&](int index, const char*, const GElf_Sym& symbol, GElf_Addr value, GElf_Word section,
-                                    Elf* elf, GElf_Addr bias) {
-    GElf_Shdr header;
-    Elf_Scn* place = elf_getscn(elf, section);
-    if (place == nullptr || gelf_getshdr(place, &header) == nullptr || (header.sh_flags & SHF_EXECINSTR) == 0) return;
-    starts_.push_back({value, symbol.st_size, header.sh_addr + header.sh_size + bias, index});
-  });
+  for_each_code_symbol(
+      module_, kAll,
+      [&](int index, const char*, const GElf_Sym& symbol, GElf_Addr value, GElf_Word section, Elf* elf,
+          GElf_Addr bias) {
+        GElf_Shdr header;
+        Elf_Scn* place = elf_getscn(elf, section);
+        if (place == nullptr || gelf_getshdr(place, &header) == nullptr || (header.sh_flags & SHF_EXECINSTR) == 0)
+          return;
+        starts_.push_back({value, symbol.st_size, header.sh_addr + header.sh_size + bias, index});
+      });
   std::stable_sort(starts_.begin(), starts_.end(), [](const Start& a, const Start& b) { return a.value < b.value; });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <set>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -198,6 +199,17 @@ void ProcessModules::expect_images(const std::vector<os::ProcMap>& maps) {
   }
 }
 
+// The files of code, by the paths that are tried first.
+void ProcessModules::expect_files(pid_t pid, const std::vector<os::ProcMap>& maps) {
+  if (os::readers() == nullptr) return;
+  std::vector<std::string> paths;
+  std::set<std::pair<std::string_view, std::uint64_t>> seen;
+  for (const os::ProcMap& map : maps)
+    if (map.executable && map.has_file() && seen.emplace(map.path, map.file.inode).second)
+      paths.push_back(os::files_of(pid, 0, map).front().path);
+  os::readers()->open_kept(paths);
+}
+
 Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {
   std::string lines = lines_that_matter(maps);
   if (lines == lines_ && files_are_same()) {
@@ -223,6 +235,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     return module != nullptr && map.executable;
   });
   const auto find = [&](const os::ProcMap& map, std::string&) { return os::files_of(pid, 0, map); };
+  expect_files(pid, all);
   (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
                     [&](std::span<const FileRange>) { return published_; });
   const std::vector<const ModuleInfo*> infos = target.space.modules();

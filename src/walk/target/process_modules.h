@@ -70,6 +70,7 @@ class ProcessModules {
   [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<os::ProcMap>& maps);
   void note_files(const Target& target);
   void expect_images(const std::vector<os::ProcMap>& maps);
+  static void expect_files(pid_t pid, const std::vector<os::ProcMap>& maps);
 
   ProcessMemory* memory_ = nullptr;
   std::string lines_;            // of `maps` that matter, as they were

@@ -147,6 +147,39 @@ TEST_F(ReadersTest, FilesOfAProcessThatStandsStillAreOpenedOnce) {
   ::munmap(place, 4096);
 }
 
+// More files than requests that are sent at once, and paths without one among them.
+TEST_F(ReadersTest, FilesOfAProcessThatStandsStillAreOpenedTogether) {
+  if (::access("/proc/self/map_files", X_OK) != 0) GTEST_SKIP() << "no map_files";
+  constexpr std::size_t kFiles = 3 * Readers::kMostTogether;
+  std::vector<std::string> paths;
+  std::vector<void*> places;
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    const std::string name = folder_ / fmt::format("file{}", i);
+    std::ofstream(name) << static_cast<char>('0' + i);
+    const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    places.push_back(::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, file.get(), 0));
+    const auto begin = reinterpret_cast<std::uintptr_t>(places.back());
+    paths.push_back(fmt::format("/proc/{}/map_files/{:x}-{:x}", ::getpid(), begin, begin + 4096));
+    if (i % 10 == 0) paths.push_back(fmt::format("/proc/{}/map_files/{:x}-{:x}", ::getpid(), i + 1, i + 2));
+  }
+  if (!readers_->open_regular(paths.front()).file) GTEST_SKIP() << "map_files cannot be opened here";
+  readers_->keep_mapped_files_of(::getpid());
+  readers_->open_kept(paths);
+  readers_->open_kept(paths);
+  for (void* const place : places) ::munmap(place, 4096);
+  std::string found;
+  for (const std::string& path : paths) {
+    const OpenedRegular opened = readers_->open_regular(path);
+    char byte = '-';
+    if (opened.file && ::pread(opened.file.get(), &byte, 1, 0) == 1) found += byte;
+  }
+  std::string expected;
+  for (std::size_t i = 0; i < kFiles; ++i) expected += static_cast<char>('0' + i);
+  EXPECT_EQ(found, expected);
+  std::ofstream(folder_ / "last") << "last";
+  EXPECT_TRUE(readers_->open_regular(folder_ / "last").file);
+}
+
 TEST_F(ReadersTest, RefusalsAreTheSystems) {
   if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_FALSE(readers_->open_regular(folder_ / "none").file);
