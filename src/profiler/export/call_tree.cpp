@@ -1,6 +1,7 @@
 #include "profiler/export/call_tree.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "profiler/export/stacks.h"
@@ -9,6 +10,13 @@ namespace windlass::exporter {
 
 using profile::kNone;
 using profile::Sample;
+
+std::vector<std::uint64_t> sums_of(const profile::Profile& profile, std::span<const profile::ValueType> types) {
+  std::vector<std::uint64_t> sums(types.size());
+  for (const auto& sample : profile.samples)
+    for (std::size_t i = 0; i < types.size(); ++i) sums[i] += weight_of(profile, sample, types[i]);
+  return sums;
+}
 
 Totals totals_of(const profile::Profile& profile, profile::ValueType type) {
   Totals totals;
@@ -130,19 +138,36 @@ void CallTree::add_totals_and_sort(const Frames& frames) {
     nodes_[i].total += nodes_[i].self;
     if (i != 0) nodes_[nodes_[i].parent].total += nodes_[i].total;
   }
-  std::vector<std::uint32_t> order;
+  // Most siblings of a large tree have equal totals, so their names are compared: better once than for each pair.
+  std::vector<std::uint32_t> ranks;
+  const auto is_before = [&](std::uint32_t a, std::uint32_t b) {
+    const int names = frames[a].name.compare(frames[b].name);
+    return names != 0 ? names < 0 : a < b;
+  };
+  if (nodes_.size() / 16 > frames.size()) {
+    std::vector<std::uint32_t> by_name(frames.size());
+    std::iota(by_name.begin(), by_name.end(), 0u);
+    std::ranges::sort(by_name, is_before);
+    ranks.resize(frames.size());
+    for (std::uint32_t rank = 0; rank < by_name.size(); ++rank) ranks[by_name[rank]] = rank;
+  }
+  struct Child {
+    std::uint64_t total;
+    std::uint32_t frame, node;
+  };
+  std::vector<Child> order;
   for (auto& node : nodes_) {
     order.clear();
-    for (auto child = node.first_child; child != kNone; child = nodes_[child].next_sibling) order.push_back(child);
+    for (auto child = node.first_child; child != kNone; child = nodes_[child].next_sibling)
+      order.push_back({nodes_[child].total, nodes_[child].frame, child});
     if (order.size() < 2) continue;
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      if (nodes_[a].total != nodes_[b].total) return nodes_[a].total > nodes_[b].total;
-      const int names = frames[nodes_[a].frame].name.compare(frames[nodes_[b].frame].name);
-      return names != 0 ? names < 0 : nodes_[a].frame < nodes_[b].frame;
+    std::sort(order.begin(), order.end(), [&](const Child& a, const Child& b) {
+      if (a.total != b.total) return a.total > b.total;
+      return ranks.empty() ? is_before(a.frame, b.frame) : ranks[a.frame] < ranks[b.frame];
     });
-    node.first_child = order.front();
+    node.first_child = order.front().node;
     for (std::size_t i = 0; i < order.size(); ++i)
-      nodes_[order[i]].next_sibling = i + 1 < order.size() ? order[i + 1] : kNone;
+      nodes_[order[i].node].next_sibling = i + 1 < order.size() ? order[i + 1].node : kNone;
   }
 }
 

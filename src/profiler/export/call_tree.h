@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "profiler/export/frames.h"
@@ -30,6 +31,9 @@ struct Totals {
   std::uint64_t chained = 0;
   std::uint64_t by_end[256] = {};
 };
+// Of each of the values: Totals::samples. One pass over the samples, which do not fit in a cache.
+[[nodiscard]] std::vector<std::uint64_t> sums_of(const profile::Profile& profile,
+                                                 std::span<const profile::ValueType> types);
 [[nodiscard]] Totals totals_of(const profile::Profile& profile, profile::ValueType type);
 [[nodiscard]] inline Totals totals_of(const profile::Profile& profile) {
   return totals_of(profile, shown_by_default(profile));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 
 namespace windlass::exporter {
 
@@ -12,6 +14,19 @@ namespace {
 
 // Of code made at run time that nothing names, addresses mean nothing to people; each would be a function.
 constexpr const char* kJit = "[jit]";
+
+// A large profile has a million: fmt takes three times as long.
+std::string hexadecimal(std::string_view before, std::uint64_t number) {
+  char text[2 + 16];
+  text[0] = '0';
+  text[1] = 'x';
+  const char* const end = std::to_chars(text + 2, std::end(text), number, 16).ptr;
+  std::string all;
+  all.reserve(before.size() + 1 + sizeof text);
+  all = before;
+  if (!before.empty()) all += '+';
+  return all.append(text, static_cast<std::size_t>(end - text));
+}
 
 }  // namespace
 
@@ -24,10 +39,10 @@ std::string_view module_name(const profile::Module& module) {
 }
 
 std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location) {
-  if (location.module >= profile.modules.size()) return fmt::format("{:#x}", location.address);
+  if (location.module >= profile.modules.size()) return hexadecimal({}, location.address);
   if (profile.modules[location.module].path == "[anon]") return kJit;
   const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
-  return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), offset);
+  return hexadecimal(module_name(profile.modules[location.module]), offset);
 }
 
 std::string module_text(const profile::Profile& profile, const Frame& frame) {
@@ -39,15 +54,12 @@ std::string module_text(const profile::Profile& profile, const Frame& frame) {
 Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {
   std::fill(std::begin(ends_), std::end(ends_), kNone);
   first_.reserve(profile.locations.size() + 1);
+  std::vector<Unnamed> recent(kRecentUnnamed);
   for (const auto& location : profile.locations) {
     first_.push_back(ids_.size());
     for (const auto& line : location.lines)
       if (line.function < profile.functions.size()) ids_.push_back(of_line(location, line));
-    if (ids_.size() == first_.back())
-      ids_.push_back(intern({.name = unnamed_frame(profile, location),
-                             .file = {},
-                             .module = location.module,
-                             .kind = FrameKind::kUnnamed}));
+    if (ids_.size() == first_.back()) ids_.push_back(of_unnamed(location, recent));
   }
   first_.push_back(ids_.size());
   settle_modules();
@@ -90,7 +102,8 @@ std::uint32_t Frames::intern(Frame frame) {
   for (; slots_[at].id != kNone; at = (at + 1) & (slots_.size() - 1)) {
     const std::uint32_t id = slots_[at].id;
     if (slots_[at].hash != hash || !is_same(frames_[id], frame)) continue;
-    if (frame.module < profile_.modules.size()) modules_seen_.emplace_back(id, frame.module);
+    if (frame.module < profile_.modules.size() && frame.module != frames_[id].module)
+      modules_seen_.emplace_back(id, frame.module);
     return id;
   }
   const auto id = static_cast<std::uint32_t>(frames_.size());
@@ -129,6 +142,19 @@ std::uint32_t Frames::of_line(const profile::Location& location, const profile::
                                    .line = function.start_line != 0 ? function.start_line : line.line});
   by_function_.emplace(key, id);
   return id;
+}
+
+// `recent`: those that were made last, each at the place of its hash. Many addresses of a function have one name.
+std::uint32_t Frames::of_unnamed(const profile::Location& location, std::vector<Unnamed>& recent) {
+  const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
+  Unnamed& place = recent[((offset ^ location.module) * 0x9e3779b97f4a7c15ull >> 32) % kRecentUnnamed];
+  if (place.id == kNone || place.offset != offset || place.module != location.module)
+    place = {offset, location.module,
+             intern({.name = unnamed_frame(profile_, location),
+                     .file = {},
+                     .module = location.module,
+                     .kind = FrameKind::kUnnamed})};
+  return place.id;
 }
 
 std::uint32_t Frames::of_comm(std::uint32_t comm) {

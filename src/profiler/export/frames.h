@@ -73,6 +73,14 @@ class Frames {
   [[nodiscard]] bool is_same_file(std::uint32_t a, std::uint32_t b) const;
   void grow();
   void settle_modules();
+  // An address without a name, and its frame.
+  struct Unnamed {
+    std::uint64_t offset = 0;
+    std::uint32_t module = profile::kNone;
+    std::uint32_t id = profile::kNone;
+  };
+  static constexpr std::size_t kRecentUnnamed = 8192;
+  std::uint32_t of_unnamed(const profile::Location& location, std::vector<Unnamed>& recent);
   std::uint32_t of_comm(std::uint32_t comm);
   std::uint32_t of_end(std::uint8_t end);
   std::uint32_t intern(Frame frame);

@@ -72,6 +72,8 @@ class PprofReader {
       for_each(&PprofReader::read_string);
       for_each(&PprofReader::read_mapping_function_or_type);
       make_events();
+      profile_.locations.reserve(std::min(locations_to_come_, kMostReserved));
+      frames_in_.reserve(std::min(locations_to_come_, kMostReserved));
       for_each(&PprofReader::read_location_field);
       profile_.samples.reserve(std::min(samples_, kMostReserved));
       for_each(&PprofReader::read_sample_field);
@@ -102,6 +104,14 @@ class PprofReader {
   struct Type {
     std::string_view name, unit;
   };
+  // Of a function, whether the writer made it for unnamed addresses of a module that begin at `begin`. Without a begin,
+  // each address has another answer.
+  struct StandIn {
+    std::uint32_t module = kNone;
+    bool is_one = false;
+    std::uint64_t begin = 0;
+  };
+  enum class LabelKind : std::uint8_t { kNew, kPid, kTid, kComm, kEnd, kCertainty, kOther };
 
   void for_each(void (PprofReader::*handle)(pbf_reader&)) {
     const char* base = reinterpret_cast<const char*>(bytes_.data());
@@ -153,6 +163,7 @@ class PprofReader {
   void read_mapping_function_or_type(pbf_reader& top) {
     switch (top.tag()) {
       case pprof::kSample: ++samples_; return;
+      case pprof::kLocation: ++locations_to_come_; return;
       case pprof::kMapping: return read_mapping(message(top));
       case pprof::kFunction: return read_function(message(top));
       case pprof::kSampleType: return read_sample_type(read_type(message(top)));
@@ -337,11 +348,16 @@ class PprofReader {
     if (location.lines.size() != 1) return;
     auto& function = profile_.functions[location.lines[0].function];
     if (!function.system_name.empty()) return;
-    location.function_begin = hex_after_plus(function.name);
-    if (function.name == unnamed_frame(profile_, location))
-      location.lines.clear();
-    else
-      location.function_begin = 0;
+    if (stand_ins_.empty()) stand_ins_.resize(profile_.functions.size());
+    StandIn& known = stand_ins_[location.lines[0].function];
+    if (known.begin == 0 || known.module != location.module) {
+      location.function_begin = hex_after_plus(function.name);
+      known = {.module = location.module,
+               .is_one = function.name == unnamed_frame(profile_, location),
+               .begin = location.function_begin};
+    }
+    location.function_begin = known.is_one ? known.begin : 0;
+    if (known.is_one) location.lines.clear();
   }
 
   // The offset of "module+0xoffset"; 0 if it is not of that form.
@@ -475,18 +491,40 @@ class PprofReader {
       }
     }
     const auto name = string_at(key);
+    if (error_) return;
+    switch (kind_of(static_cast<std::size_t>(key), name)) {
+      case LabelKind::kPid: sample.pid = static_cast<std::uint32_t>(value); return;
+      case LabelKind::kTid: sample.tid = static_cast<std::uint32_t>(value); return;
+      case LabelKind::kComm: sample.comm = interned_at(text); return;
+      case LabelKind::kEnd: sample.end = end_of(string_at(text)); return;
+      case LabelKind::kCertainty: sample.certainty = certainty_of(string_at(text)); return;
+      default:
+        if (text != 0 && count_item()) labels_.push_back({interned_at(key), interned_at(text)});
+    }
+  }
+  LabelKind kind_of(std::size_t key, std::string_view name) {
+    if (label_kinds_.empty()) label_kinds_.resize(strings_.size(), LabelKind::kNew);
+    LabelKind& kind = label_kinds_[key];
+    if (kind != LabelKind::kNew) return kind;
     if (name == pprof::kPidLabel)
-      sample.pid = static_cast<std::uint32_t>(value);
+      kind = LabelKind::kPid;
     else if (name == pprof::kTidLabel)
-      sample.tid = static_cast<std::uint32_t>(value);
+      kind = LabelKind::kTid;
     else if (name == pprof::kCommLabel)
-      sample.comm = intern(string_at(text));
+      kind = LabelKind::kComm;
     else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
-      sample.end = end_of(string_at(text));
-    else if (name == pprof::kCertaintyLabel)
-      sample.certainty = certainty_of(string_at(text));
-    else if (text != 0 && count_item())
-      labels_.push_back({intern(name), intern(string_at(text))});
+      kind = LabelKind::kEnd;
+    else
+      kind = name == pprof::kCertaintyLabel ? LabelKind::kCertainty : LabelKind::kOther;
+    return kind;
+  }
+  std::uint32_t interned_at(std::int64_t index) {
+    const auto text = string_at(index);
+    if (error_) return kNone;
+    if (places_.empty()) places_.resize(strings_.size(), kNone);
+    std::uint32_t& place = places_[static_cast<std::size_t>(index)];
+    if (place == kNone) place = intern(text);
+    return place;
   }
   std::uint32_t intern(std::string_view text) {
     const auto [entry, is_new] = interned_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
@@ -515,13 +553,16 @@ class PprofReader {
   ByteView bytes_;
   PprofLimits limits_;
   std::uint64_t items_ = 0;
-  std::size_t samples_ = 0;
-  std::uint64_t frames_ = 0;              // of all stacks
-  std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
-  std::uint64_t at_ = 0;                  // offset of the top-level field being read
+  std::size_t samples_ = 0, locations_to_come_ = 0;  // fields
+  std::uint64_t frames_ = 0;                         // of all stacks
+  std::vector<std::uint32_t> frames_in_;             // of each location: how many it makes
+  std::uint64_t at_ = 0;                             // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
+  std::vector<StandIn> stand_ins_;         // of functions; empty before the first location
+  std::vector<LabelKind> label_kinds_;     // of strings as keys; empty before the first label
+  std::vector<std::uint32_t> places_;      // of strings in Profile::strings; kNone: not asked yet
   std::vector<Type> types_;                // of the values, in their order
   std::vector<EventValues> event_values_;  // of each event
   std::uint64_t negative_ = 0;             // values of samples

@@ -88,13 +88,19 @@ class ReportWriter {
   // What else the profile has: "--value off-cpu shows 12.3 s". With a period, an event's two values have equal shares.
   void write_other_values() {
     std::size_t found = 0;
-    for (const auto& [name, type] : named_values(profile_)) {
+    std::vector<NamedValue> others = named_values(profile_);
+    std::erase_if(others, [&](const NamedValue& one) {
+      const profile::ValueType type = one.type;
       const bool same = event_of(profile_, type).period != 0 && type.counts != shown_of(profile_, type.event).counts;
-      if (same || (type.event == type_.event && type.counts == type_.counts)) continue;
-      const std::uint64_t sum = totals_of(profile_, type).samples;
-      if (sum == 0 || ++found > kOtherValues) continue;
-      out_.text(
-          coloured(kDim, fmt::format("  --value {} shows {}\n", shown(name), amount(sum, unit_of(profile_, type)))));
+      return same || (type.event == type_.event && type.counts == type_.counts);
+    });
+    std::vector<profile::ValueType> types;
+    for (const NamedValue& one : others) types.push_back(one.type);
+    const std::vector<std::uint64_t> sums = sums_of(profile_, types);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      if (sums[i] == 0 || ++found > kOtherValues) continue;
+      out_.text(coloured(kDim, fmt::format("  --value {} shows {}\n", shown(others[i].name),
+                                           amount(sums[i], unit_of(profile_, types[i])))));
     }
     if (found > kOtherValues) out_.text(coloured(kDim, fmt::format("  {} more values\n", found - kOtherValues)));
   }

@@ -1,8 +1,11 @@
 // What is one function: by name, whatever module it is in.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "profiler/export/call_tree.h"
@@ -126,6 +129,37 @@ TEST(CallTree, StacksThatAreBeginningsOfOthers) {
     EXPECT_TRUE(found.emplace(path, tree.nodes()[node].self).second) << "a path has one node";
   }
   EXPECT_EQ(found, expected);
+}
+
+// Of trees with few and with many frames a node: equal totals are in the order of the names.
+TEST(CallTree, SiblingsAreInOrder) {
+  for (const std::size_t names : {3u, 3000u}) {
+    profile::Profile profile;
+    profile.events.front().period = 1000;
+    for (std::size_t i = 0; i < names; ++i) {
+      profile.functions.push_back({.name = fmt::format("f{}", i * 7919 % names)});
+      profile.locations.push_back({profile::kNone, i + 1, {{.function = static_cast<std::uint32_t>(i), .line = 0}}});
+    }
+    std::mt19937 random(1);
+    for (int i = 0; i < 1000; ++i) {
+      profile::Sample sample{.count = 1};
+      for (int depth = 0; depth < 8; ++depth) sample.locations.push_back(static_cast<std::uint32_t>(random() % names));
+      profile.samples.push_back(sample);
+    }
+    Frames frames(profile);
+    const CallTree tree(profile, frames);
+    EXPECT_EQ(tree.nodes().size() / 16 > frames.size(), names == 3u);
+    std::size_t pairs = 0;
+    for (const TreeNode& node : tree.nodes())
+      for (auto child = node.first_child; child != profile::kNone; child = tree.nodes()[child].next_sibling) {
+        const auto next = tree.nodes()[child].next_sibling;
+        if (next == profile::kNone) continue;
+        const TreeNode &a = tree.nodes()[child], &b = tree.nodes()[next];
+        EXPECT_TRUE(a.total > b.total || (a.total == b.total && frames[a.frame].name < frames[b.frame].name));
+        ++pairs;
+      }
+    EXPECT_GT(pairs, 500u);
+  }
 }
 
 }  // namespace

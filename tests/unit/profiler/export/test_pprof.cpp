@@ -89,6 +89,24 @@ TEST(Pprof, ComesBackAsItWasWritten) {
   }
 }
 
+// A function stands in for the unnamed addresses of one module. In another module, the same function is a name.
+TEST(Pprof, AStandInIsOfOneModule) {
+  profile::Profile profile;
+  profile.modules = {{.path = "/a/lib.so"}, {.path = "/b/other.so"}};
+  profile.functions = {{.name = "lib.so+0x10"}, {.name = "lib.so+0x200"}};
+  const std::vector<profile::Line> line = {{.function = 0, .line = 0}}, other = {{.function = 1, .line = 0}};
+  profile.locations = {{1, 0x14, line}, {0, 0x14, line},   {0, 0x18, line},
+                       {1, 0x14, line}, {0, 0x200, other}, {1, 0x200, other}};
+  profile.samples = {{{0, 1, 2, 3, 4, 5}, 1, 1, 1}};
+  const auto back = read_pprof(view_of(written(profile)));
+  ASSERT_TRUE(back.has_value()) << back.error().text();
+  ASSERT_EQ(back->locations.size(), profile.locations.size());
+  std::vector<std::pair<std::size_t, std::uint64_t>> found;
+  for (const auto& location : back->locations) found.emplace_back(location.lines.size(), location.function_begin);
+  const decltype(found) expected = {{1, 0}, {0, 0x10}, {0, 0x10}, {1, 0}, {0, 0x200}, {1, 0}};
+  EXPECT_EQ(found, expected);
+}
+
 TEST(Profile, NumbersOfOtherVersionsAreUnknown) {
   EXPECT_STREQ(profile::end_text(WL_END_COUNT), "unknown");
   EXPECT_STREQ(profile::certainty_text(WL_CERTAINTY_COUNT), "unknown");
