@@ -21,6 +21,7 @@
 #include "cli/agent_metrics.h"
 #include "cli/agent_options.h"
 #include "cli/agent_otlp.h"
+#include "cli/agent_spooled_store.h"
 #include "cli/agent_writer.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
@@ -76,21 +77,16 @@ class AgentTotals {
 
   // The same of the store.
   void count(const StoreCounters& now) { metrics_.set(with(now)); }
-  // What still waits is dropped if another recording begins.
-  void end(AgentWriter& writer, bool drop_waiting) {
-    StoreCounters last = writer.counters();
-    if (drop_waiting) last.dropped += writer.waiting_samples();
-    stored_ = with(last);
-  }
+  void end(const StoreCounters& last) { stored_ = with(last); }
   // The same of an OTLP server; what waits is on disk.
   void count(const OtlpNumbers& now) { metrics_.set(with(now)); }
   void end(const OtlpNumbers& last) { sent_ = with(last); }
-  // The first batch of this agent in a spool; 0: none was made.
-  [[nodiscard]] std::uint64_t first_in(const std::string& spool) const {
-    const auto found = firsts_.find(spool);
-    return found == firsts_.end() ? 0 : found->second;
+  // Batches of all recordings of this agent count as this agent's.
+  [[nodiscard]] Expected<spool::Spool> open_spool(const std::string& folder, std::uint64_t most_bytes) {
+    auto spool = spool::Spool::open(folder, most_bytes);
+    if (spool) spool->set_first(firsts_.emplace(folder, spool->first()).first->second);
+    return spool;
   }
-  void begin_in(const std::string& spool, std::uint64_t first) { firsts_.emplace(spool, first); }
   [[nodiscard]] bool has_begun() const { return before_.recordings != 0; }
   [[nodiscard]] std::uint64_t samples() const { return before_.samples; }
   [[nodiscard]] const StoreCounters& stored() const { return stored_; }
@@ -114,6 +110,9 @@ class AgentTotals {
   }
   [[nodiscard]] StoreCounters with(StoreCounters now) const {
     now.samples += stored_.samples;
+    now.earlier_samples += stored_.earlier_samples;
+    now.earlier_intervals += stored_.earlier_intervals;
+    now.torn_intervals += stored_.torn_intervals;
     now.intervals += stored_.intervals;
     now.dropped += stored_.dropped;
     now.refusals += stored_.refusals;
@@ -139,7 +138,7 @@ class AgentTotals {
   AgentCounters before_;
   StoreCounters stored_;
   OtlpNumbers sent_;
-  std::map<std::string, std::uint64_t> firsts_;  // by spool
+  std::map<std::string, std::uint64_t> firsts_;  // by spool: the first batch of this agent
 };
 
 // Where samples go, as messages name that place.
@@ -150,17 +149,23 @@ std::string place_of(const AgentArguments& arguments) {
   return arguments.otlp.url.empty() ? store : fmt::format("{} and {}", store, url);
 }
 
+struct SpoolAtEnd {
+  std::uint64_t earlier_batches = 0, earlier_samples = 0, waiting_batches = 0;
+};
+void say_spool(const SpoolAtEnd& left, const std::string& folder) {
+  if (left.earlier_batches != 0)
+    say("windlass: {} samples of an earlier agent were sent, too, in {} batches\n", left.earlier_samples,
+        left.earlier_batches);
+  if (left.waiting_batches != 0)
+    say("windlass: {} batches wait in {}. The next agent with this spool sends them\n", left.waiting_batches, folder);
+}
+
 // True: no sample was dropped.
 bool say_sent(const AgentTotals& totals, const OtlpArguments& otlp) {
   const OtlpNumbers& sent = totals.sent();
   say("windlass: {} of {} samples were sent to {}, in {} batches\n", sent.samples - sent.earlier_samples,
       totals.samples(), transport::url_shown(otlp.url), sent.batches - sent.earlier_batches);
-  if (sent.earlier_batches != 0)
-    say("windlass: {} samples of an earlier agent were sent, too, in {} batches\n", sent.earlier_samples,
-        sent.earlier_batches);
-  if (sent.waiting_batches != 0)
-    say("windlass: {} batches wait in {}. The next agent with this spool sends them\n", sent.waiting_batches,
-        otlp.spool);
+  say_spool({sent.earlier_batches, sent.earlier_samples, sent.waiting_batches}, otlp.spool);
   if (sent.unsure != 0)
     say("windlass: {} requests had no answer, so that the server may have batches twice\n", sent.unsure);
   if (sent.dropped_batches == 0 && sent.rejected_profiles == 0 && sent.torn_batches == 0) return true;
@@ -169,12 +174,16 @@ bool say_sent(const AgentTotals& totals, const OtlpArguments& otlp) {
   return false;
 }
 
-int say_stored(const AgentTotals& totals, std::size_t waiting, const std::string& store) {
+int say_stored(const AgentTotals& totals, std::size_t waiting, const AgentArguments& arguments) {
   const StoreCounters& stored = totals.stored();
-  if (!store.empty())
-    say("windlass: {} of {} samples are in {}, of {} intervals\n", stored.samples, totals.samples(), store,
-        stored.intervals);
-  if (waiting == 0 && stored.dropped == 0) return kDone;
+  if (!arguments.store.empty())
+    say("windlass: {} of {} samples are in {}, of {} intervals\n", stored.samples - stored.earlier_samples,
+        totals.samples(), store::shown_place(arguments.store), stored.intervals - stored.earlier_intervals);
+  if (!arguments.store_spool.empty())
+    say_spool({stored.earlier_intervals, stored.earlier_samples, stored.waiting_intervals}, arguments.store_spool);
+  if (stored.torn_intervals != 0)
+    say("windlass: {} batches in {} were damaged\n", stored.torn_intervals, arguments.store_spool);
+  if (waiting == 0 && stored.dropped == 0) return stored.torn_intervals == 0 ? kDone : kRefused;
   say("windlass: {} samples were dropped, and {} intervals could not be written. Way out: free space, or another file "
       "with --store\n",
       stored.dropped, waiting);
@@ -182,30 +191,42 @@ int say_stored(const AgentTotals& totals, std::size_t waiting, const std::string
 }
 
 int say_end(const AgentTotals& totals, std::size_t waiting, const AgentArguments& arguments) {
-  const int status = say_stored(totals, waiting, store::shown_place(arguments.store));
+  const int status = say_stored(totals, waiting, arguments);
   if (arguments.otlp.url.empty()) return status;
   return say_sent(totals, arguments.otlp) ? status : kRefused;
 }
 
+// Where samples go; null: not there. A store is written as samples come, or through a spool.
+struct Ways {
+  std::unique_ptr<store::ProfileStore> store;
+  std::unique_ptr<AgentSpooledStore> spooled;
+  std::unique_ptr<AgentOtlp> otlp;
+};
+
 // Records on this thread, and writes on another one. The status; nothing: SIGHUP has ended the recording.
-std::optional<int> record_into(store::ProfileStore* store, AgentOtlp* otlp, const AgentArguments& arguments,
-                               profiler::Recorder& recorder, StopSignals& signals, AgentTotals& totals) {
+std::optional<int> record_into(const Ways& ways, const AgentArguments& arguments, profiler::Recorder& recorder,
+                               StopSignals& signals, AgentTotals& totals) {
+  const auto& [store, spooled, otlp] = ways;
+  const auto with_spool = [&](StoreCounters counters) {
+    if (spooled != nullptr) spooled->add_to(counters);
+    return counters;
+  };
   std::optional<QuickNames> names;
   const auto name = [&](profile::Profile& profile) {
     if (!names) names.emplace(1, kNamesIdle);
     names->name(profile);
     profiler::settle_named_waits(profile, recorder.options().events);
   };
-  AgentWriter writer(store, name,
+  AgentWriter writer(store.get(), name,
                      {.host = arguments.host,
                       .start_unix_ns = unix_now(),
                       .interval_ns = nanoseconds(arguments.interval),
                       .scales = scales_of(recorder.options().events),
-                      .counted = [&](const StoreCounters& counters) { totals.count(counters); },
-                      .counts_history = !store::is_clickhouse_url(arguments.store),
+                      .counted = [&](const StoreCounters& counters) { totals.count(with_spool(counters)); },
                       .closed =
                           [&](const store::OwnedBatch& batch) {
                             if (otlp != nullptr) otlp->add(batch);
+                            if (spooled != nullptr) spooled->add(batch);
                           }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();
@@ -214,6 +235,7 @@ std::optional<int> record_into(store::ProfileStore* store, AgentOtlp* otlp, cons
     if (!std::exchange(ready, true)) notify_manager("READY=1");
     if (watchdog) notify_manager("WATCHDOG=1");
     if (otlp != nullptr) totals.count(otlp->numbers());
+    if (spooled != nullptr) totals.count(with_spool(writer.counters()));
     totals.count(recorder);
   };
   hooks.second = [&](profile::Profile&& part) {
@@ -230,9 +252,13 @@ std::optional<int> record_into(store::ProfileStore* store, AgentOtlp* otlp, cons
   writer.end();
   writes.join();
   totals.end(recorder);
-  totals.end(writer, reload);
+  const auto rest = reload ? std::chrono::milliseconds(0) : std::chrono::milliseconds(kSendingRest);
+  if (spooled != nullptr) spooled->end(rest);
+  StoreCounters last = with_spool(writer.counters());
+  if (reload) last.dropped += writer.waiting_samples();  // those in memory
+  totals.end(last);
   if (otlp != nullptr) {
-    otlp->end(reload ? std::chrono::milliseconds(0) : kSendingRest);
+    otlp->end(rest);
     totals.end(otlp->numbers());
   }
   if (reload) return std::nullopt;
@@ -248,6 +274,42 @@ struct Recording {
   bool has_begun = false;
 };
 
+// Into `way`; false: what the error is has been said.
+template <typename Way>
+bool take_way(Expected<std::unique_ptr<Way>> opened, const std::string& place, std::unique_ptr<Way>& way) {
+  if (opened)
+    way = *std::move(opened);
+  else
+    say_error(place, opened.error());
+  return opened.has_value();
+}
+
+// Nothing: said.
+std::optional<Ways> open_ways(const AgentArguments& arguments, AgentTotals& totals) {
+  Ways ways;
+  const std::string place = store::shown_place(arguments.store);
+  const store::History keep{.age_ns = nanoseconds(arguments.keep), .bytes = arguments.keep_size};
+  const bool is_file = !arguments.store.empty() && arguments.store_spool.empty();
+  if (is_file && !take_way(store::open_store(arguments.store, {.write = true, .keep = keep}), place, ways.store))
+    return std::nullopt;
+  const auto in_spool = [&](const std::string& folder, std::uint64_t most_bytes, const auto& open) {
+    auto spool = totals.open_spool(folder, most_bytes);
+    if (!spool) say_error(folder, spool.error());
+    return spool && open(*std::move(spool));
+  };
+  if (!arguments.store_spool.empty() &&
+      !in_spool(arguments.store_spool, arguments.store_spool_size, [&](spool::Spool&& spool) {
+        return take_way(AgentSpooledStore::open(arguments.store, std::move(spool)), place, ways.spooled);
+      }))
+    return std::nullopt;
+  const OtlpArguments& otlp = arguments.otlp;
+  if (!otlp.url.empty() && !in_spool(otlp.spool, otlp.spool_size, [&](spool::Spool&& spool) {
+        return take_way(AgentOtlp::open(otlp, arguments.host, std::move(spool)), otlp.spool, ways.otlp);
+      }))
+    return std::nullopt;
+  return ways;
+}
+
 Recording not_begun(int status) { return {.status = status, .has_begun = false}; }
 
 Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTotals& totals) {
@@ -259,26 +321,8 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
   arguments.recorder.forget_told = std::min(arguments.interval * kPartsKept, kLongestKept);
   if (arguments.host.empty()) arguments.host = this_host();
   totals.set_store(store::shown_place(arguments.store));
-  const store::History keep{.age_ns = nanoseconds(arguments.keep), .bytes = arguments.keep_size};
-  std::unique_ptr<store::ProfileStore> store;
-  if (!arguments.store.empty()) {
-    auto opened = store::open_store(arguments.store, {.write = true, .keep = keep});
-    if (!opened) {
-      say_error(store::shown_place(arguments.store), opened.error());
-      return not_begun(kRefused);
-    }
-    store = *std::move(opened);
-  }
-  std::unique_ptr<AgentOtlp> otlp;
-  if (!arguments.otlp.url.empty()) {
-    auto opened = AgentOtlp::open(arguments.otlp, arguments.host, totals.first_in(arguments.otlp.spool));
-    if (!opened) {
-      say_error(arguments.otlp.spool, opened.error());
-      return not_begun(kRefused);
-    }
-    otlp = *std::move(opened);
-    totals.begin_in(arguments.otlp.spool, otlp->first());
-  }
+  const auto ways = open_ways(arguments, totals);
+  if (!ways) return not_begun(kRefused);
   std::optional<EndedBySignal> starting;  // the first one; another recording ends before its first round
   if (!totals.has_begun())
     starting.emplace(signals.descriptor(), "windlass agent: interrupted before the first sample\n");
@@ -290,7 +334,7 @@ Recording record_once(AgentArguments& arguments, StopSignals& signals, AgentTota
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   for (const std::string& remark : (*recorder)->remarks()) say("windlass: {}\n", remark);
   say("windlass: recording {} into {}; Ctrl-C ends it\n", subject_of((*recorder)->options()), place_of(arguments));
-  return {.status = record_into(store.get(), otlp.get(), arguments, **recorder, signals, totals), .has_begun = true};
+  return {.status = record_into(*ways, arguments, **recorder, signals, totals), .has_begun = true};
 }
 
 // Until the end. What a file of options cannot be used for leaves those options as they were.

@@ -82,7 +82,9 @@ void put_bounds(MetricsText& text, const AgentCounters& counters, const StoreCou
   const auto each = [&](const auto& put) {
     for (const AgentCounters::Bound& bound : counters.bounds) put(bound.name, bound.used, bound.most);
     put("waiting_parts", store.waiting_parts, store.most_waiting_parts);
-    put("waiting_intervals", store.waiting_intervals, store.most_waiting_intervals);
+    if (store.most_waiting_intervals != 0)
+      put("waiting_intervals", store.waiting_intervals, store.most_waiting_intervals);
+    if (store.most_spool_bytes != 0) put("store_spool_bytes", store.spool_bytes, store.most_spool_bytes);
     if (otlp != nullptr) put("otlp_spool_bytes", otlp->spool_bytes, otlp->most_spool_bytes);
   };
   text.family("bound_used", "gauge", "How much of a bound of the agent is used.");
@@ -92,9 +94,18 @@ void put_bounds(MetricsText& text, const AgentCounters& counters, const StoreCou
 }
 
 void put_store(MetricsText& text, const StoreCounters& store, const std::string& path) {
-  text.single("stored_samples_total", "counter", "Samples that are in the store.", store.samples);
+  text.single("stored_samples_total", "counter", "Samples that were written into the store.", store.samples);
   text.single("stored_intervals_total", "counter", "Intervals that were written.", store.intervals);
   text.single("store_refusals_total", "counter", "Tries to write that the store refused.", store.refusals);
+  if (store.most_spool_bytes != 0) {
+    text.single("stored_earlier_samples_total", "counter",
+                "Of the written samples, those that an earlier agent had taken.", store.earlier_samples);
+    text.single("store_waiting_intervals", "gauge", "Intervals on disk that wait for the store.",
+                store.waiting_intervals);
+    text.single("store_torn_intervals_total", "counter", "Intervals on disk that a crash has damaged.",
+                store.torn_intervals);
+    return;
+  }
   text.family("store_bytes", "gauge", "Size of the store's files.");
   text.value("file", "database", file_bytes(path));
   text.value("file", "log", file_bytes(path + "-wal"));
@@ -106,6 +117,8 @@ void put_store(MetricsText& text, const StoreCounters& store, const std::string&
 void put_otlp(MetricsText& text, const OtlpNumbers& otlp) {
   text.single("otlp_sent_batches_total", "counter", "Batches that the OTLP server has taken.", otlp.batches);
   text.single("otlp_sent_samples_total", "counter", "Samples of these batches.", otlp.samples);
+  text.single("otlp_sent_earlier_samples_total", "counter", "Of these samples, those that an earlier agent had taken.",
+              otlp.earlier_samples);
   text.single("otlp_waiting_batches", "gauge", "Batches on disk that wait for the OTLP server.", otlp.waiting_batches);
   text.single("otlp_dropped_batches_total", "counter", "Batches without room on disk, or that the OTLP server refused.",
               otlp.dropped_batches);

@@ -22,11 +22,16 @@ struct AgentCounters {
 };
 
 struct StoreCounters {
-  std::uint64_t samples = 0, intervals = 0, dropped = 0;  // since the agent's start
-  std::uint64_t refusals = 0;                             // of an interval that was tried
+  // Since the agent's start.
+  std::uint64_t samples = 0, intervals = 0, dropped = 0;
+  std::uint64_t earlier_samples = 0, earlier_intervals = 0;  // of the stored ones, of an agent before this one
+  std::uint64_t refusals = 0;                                // of an interval that was tried
+  std::uint64_t torn_intervals = 0;                          // in the spool, damaged
+  // Now.
   std::uint64_t waiting_parts = 0, waiting_intervals = 0;
-  std::uint64_t most_waiting_parts = 0, most_waiting_intervals = 0;
-  std::uint64_t oldest_ns = 0, newest_ns = 0;  // Unix times of what the store has; 0: nothing
+  std::uint64_t most_waiting_parts = 0, most_waiting_intervals = 0;  // 0 intervals: those on disk have spool bytes
+  std::uint64_t spool_bytes = 0, most_spool_bytes = 0;               // 0: without a spool
+  std::uint64_t oldest_ns = 0, newest_ns = 0;                        // Unix times of what the store has; 0: nothing
 };
 
 // Of the batches that go to an OTLP server.

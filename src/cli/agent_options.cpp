@@ -17,6 +17,7 @@
 #include "cli/otlp_headers.h"
 #include "cli/parsing.h"
 #include "cli/sample_options.h"
+#include "profiler/store/open_store.h"
 
 namespace windlass::cli {
 namespace {
@@ -29,6 +30,17 @@ std::string trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r");
   if (begin == std::string_view::npos) return {};
   return std::string(text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1));
+}
+
+void add_spool_size(CLI::App& command, const char* name, std::uint64_t& to) {
+  command
+      .add_option_function<std::string>(
+          name, [&to](const std::string& text) { to = parse_bytes(text).value_or(0); },
+          "the oldest batches are dropped so that the folder stays below this size (256M)")
+      ->check([](const std::string& text) {
+        return parse_bytes(text) ? std::string() : fmt::format("{} is no number of bytes, such as 100M or 2G", text);
+      })
+      ->type_name("BYTES");
 }
 
 void add_store_options(CLI::App& command, AgentArguments& to) {
@@ -51,6 +63,11 @@ void add_store_options(CLI::App& command, AgentArguments& to) {
                    : fmt::format("{} is no number of bytes of 8M or more, such as 100M or 2G", text);
       })
       ->type_name("BYTES");
+  command
+      .add_option("--store-spool", to.store_spool,
+                  "a folder for intervals that wait for a store of clickhouse:// (/var/lib/windlass-spool)")
+      ->type_name("FOLDER");
+  add_spool_size(command, "--store-spool-size", to.store_spool_size);
 }
 
 void add_otlp_options(CLI::App& command, OtlpArguments& to) {
@@ -87,14 +104,7 @@ void add_otlp_options(CLI::App& command, OtlpArguments& to) {
   command
       .add_option("--otlp-spool", to.spool, "a folder for batches that wait for the server; STORE.otlp if not given")
       ->type_name("FOLDER");
-  command
-      .add_option_function<std::string>(
-          "--otlp-spool-size", [&to](const std::string& text) { to.spool_size = parse_bytes(text).value_or(0); },
-          "the oldest batches are dropped so that the folder stays below this size (256M)")
-      ->check([](const std::string& text) {
-        return parse_bytes(text) ? std::string() : fmt::format("{} is no number of bytes, such as 100M or 2G", text);
-      })
-      ->type_name("BYTES");
+  add_spool_size(command, "--otlp-spool-size", to.spool_size);
 }
 
 // An application with the agent's options alone.
@@ -160,6 +170,12 @@ std::expected<std::string, std::string> read_config(const std::string& path) {
   if (file.bad() || !file.is_open()) return std::unexpected(fmt::format("{}: {}", path, std::strerror(errno)));
   if (text.size() > kLongestConfig) return std::unexpected(fmt::format("{}: longer than 1 MB", path));
   return text;
+}
+
+// systemd names the folder that a service may write (systemd.exec(5), StateDirectory).
+std::string default_spool() {
+  const char* state = std::getenv("STATE_DIRECTORY");
+  return state != nullptr && *state == '/' ? std::string(state) + "/spool" : "/var/lib/windlass-spool";
 }
 
 }  // namespace
@@ -239,6 +255,10 @@ std::expected<AgentArguments, std::string> agent_arguments(const CLI::App& comma
     if (arguments.store.empty()) return std::unexpected("--otlp-spool is missing. Way out: --otlp-spool FOLDER");
     arguments.otlp.spool = arguments.store + ".otlp";
   }
+  if (!store::is_clickhouse_url(arguments.store))
+    arguments.store_spool.clear();
+  else if (arguments.store_spool.empty())
+    arguments.store_spool = default_spool();
   return arguments;
 }
 

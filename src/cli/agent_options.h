@@ -18,10 +18,12 @@ struct AgentArguments {
   profiler::RecorderOptions recorder;
   EventArguments events;
   std::string store, host, config, metrics;
-  OtlpArguments otlp;                                // without a URL: no server
-  double interval = 10;                              // seconds
-  double keep = 7 * 86400.0;                         // seconds
-  std::uint64_t keep_size = std::uint64_t{2} << 30;  // bytes
+  std::string store_spool;                                    // a folder; empty: the store is a file
+  std::uint64_t store_spool_size = std::uint64_t{256} << 20;  // bytes
+  OtlpArguments otlp;                                         // without a URL: no server
+  double interval = 10;                                       // seconds
+  double keep = 7 * 86400.0;                                  // seconds
+  std::uint64_t keep_size = std::uint64_t{2} << 30;           // bytes
 };
 
 // `to` must outlive the command.

@@ -19,7 +19,7 @@ store::HashBytes id_of(const store::BatchId& id) {
 }  // namespace
 
 Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& arguments, const std::string& host,
-                                                     std::uint64_t first) {
+                                                     spool::Spool&& spool) {
   auto place = transport::otlp_place(arguments.url);
   if (!place) return Failure(place.error());
   const auto compression = transport::otlp_compression(arguments.compression);
@@ -33,43 +33,26 @@ Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& argume
   auto headers = otlp_headers(arguments);
   if (!headers) return Failure(headers.error());
   target.headers = *std::move(headers);
-  auto spool = spool::Spool::open(arguments.spool, arguments.spool_size);
-  if (!spool) return Failure(spool.error());
-  if (first != 0) spool->set_first(first);
-  return std::unique_ptr<AgentOtlp>(new AgentOtlp(*std::move(spool), std::move(target), *compression, host));
+  return std::unique_ptr<AgentOtlp>(new AgentOtlp(std::move(spool), std::move(target), *compression, host));
 }
 
 AgentOtlp::AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transport::OtlpCompression compression,
                      const std::string& host)
-    : spool_(std::move(spool)),
-      compression_(compression),
+    : compression_(compression),
       resource_(transport::otlp_machine(host)),
       sender_(std::move(target), say_otlp),
-      delivery_(
-          spool_, [this](const spool::SpooledBatch& batch) { return sender_.send(batch.bytes); }, say_otlp),
-      thread_([this] { delivery_.run(); }) {}
-
-AgentOtlp::~AgentOtlp() { end({}); }
+      spooled_(
+          std::move(spool), [this](const spool::SpooledBatch& batch) { return sender_.send(batch.bytes); }, say_otlp) {}
 
 void AgentOtlp::add(const store::OwnedBatch& batch) {
   const transport::OtlpSource source{.resource = resource_, .id = id_of(batch.id)};
-  for (const transport::OtlpPart& part : transport::otlp_parts(batch.profile, source)) {
-    const auto packed = transport::pack_otlp(part.request, compression_);
-    const auto kept = packed ? spool_.append(*packed, part.samples) : Expected<std::uint64_t>(Failure(packed.error()));
-    if (!kept && !std::exchange(told_, true)) say_otlp(kept.error().text());
-    if (kept) told_ = false;
-  }
-  delivery_.notify();
-}
-
-void AgentOtlp::end(std::chrono::milliseconds rest) {
-  if (!thread_.joinable()) return;
-  delivery_.stop(rest);
-  thread_.join();
+  for (const transport::OtlpPart& part : transport::otlp_parts(batch.profile, source))
+    spooled_.append(transport::pack_otlp(part.request, compression_), part.samples);
+  spooled_.notify();
 }
 
 OtlpNumbers AgentOtlp::numbers() const {
-  const spool::DeliveryCounters sent = delivery_.counters();
+  const spool::DeliveryCounters sent = spooled_.counters();
   const transport::OtlpCounters answers = sender_.counters();
   return {.batches = sent.spool.acknowledged_batches,
           .samples = sent.spool.acknowledged_samples,

@@ -5,12 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cli/agent_metrics.h"
-#include "profiler/spool/delivery.h"
+#include "cli/spooled_sender.h"
 #include "profiler/store/batch_queue.h"
 #include "profiler/transport/otlp_pack.h"
 #include "profiler/transport/otlp_sender.h"
@@ -28,31 +27,25 @@ struct OtlpArguments {
 
 class AgentOtlp {
  public:
-  // `first`: Spool::first() of the agent's first recording with this spool; 0: this is the first one. Errors: of the
-  // URL, of the file of headers, of the spool, of a compression that this build has not.
+  // Errors: of the URL, of the file of headers, of a compression that this build has not.
   [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
-                                                                 const std::string& host, std::uint64_t first);
-  ~AgentOtlp();
+                                                                 const std::string& host, spool::Spool&& spool);
 
   // Encodes the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
   void add(const store::OwnedBatch& batch);
   // Sends what waits for so long at most. What is left stays in the spool.
-  void end(std::chrono::milliseconds rest);
+  void end(std::chrono::milliseconds rest) { spooled_.end(rest); }
   // By any thread.
-  [[nodiscard]] std::uint64_t first() const { return spool_.first(); }
   [[nodiscard]] OtlpNumbers numbers() const;
 
  private:
   AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transport::OtlpCompression compression,
             const std::string& host);
 
-  spool::Spool spool_;
   transport::OtlpCompression compression_;
   std::vector<std::pair<std::string, std::string>> resource_;
   transport::OtlpSender sender_;
-  spool::Delivery delivery_;
-  bool told_ = false;  // that the spool takes nothing
-  std::thread thread_;
+  SpooledSender spooled_;  // last: its thread uses the rest
 };
 
 }  // namespace windlass::cli

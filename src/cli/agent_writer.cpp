@@ -101,7 +101,7 @@ StoreCounters AgentWriter::counters() {
                     .waiting_intervals = waiting(),
                     .most_waiting_parts = kMostParts,
                     .most_waiting_intervals = kMostBatches};
-  if (store_ != nullptr && options_.counts_history) {
+  if (store_ != nullptr) {
     if (const auto extent = store_->extent(); extent && *extent) {
       now.oldest_ns = (*extent)->begin_ns;
       now.newest_ns = (*extent)->end_ns;

@@ -23,7 +23,6 @@ struct AgentWriterOptions {
   std::vector<std::uint64_t> scales{};  // of profile::count_samples()
   // Called on the thread of run() whenever the store has been tried; empty: not.
   std::function<void(const StoreCounters&)> counted{};
-  bool counts_history = true;  // false: the store is that of many machines, whose times are not this agent's to count
   // Called on the thread of run() with each interval, before the store has the interval; empty: not.
   std::function<void(const store::OwnedBatch&)> closed{};
 };
@@ -52,7 +51,7 @@ class AgentWriter {
 
   // Returns when all is written after end(), or given up.
   void run();
-  // On the thread of run(), or after it.
+  // On the thread of run(), or after it; without a store by any thread.
   [[nodiscard]] StoreCounters counters();
   // After run(): intervals that the store has not taken, and their samples.
   [[nodiscard]] std::size_t waiting() const { return queue_ ? queue_->waiting() : 0; }

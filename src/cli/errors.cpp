@@ -9,7 +9,6 @@
 #include "cli/say.h"
 
 namespace windlass::cli {
-namespace {
 
 std::string text_of(const Error& error) {
   if (error.code == ErrorCode::kSystem) {
@@ -19,8 +18,6 @@ std::string text_of(const Error& error) {
   if (error.where != 0) return error.text();
   return error.detail != 0 ? fmt::format("{} ({:#x})", error.what, error.detail) : error.what;
 }
-
-}  // namespace
 
 void say_error(std::string_view subject, const Error& error, std::string_view way_out) {
   say("windlass: {}: {}{}{}\n", subject, text_of(error), way_out.empty() ? "" : ". Way out: ", way_out);

@@ -8,8 +8,10 @@
 
 namespace windlass::cli {
 
-// "windlass: FILE: 0x40: program headers reach past the end of the file (0xd)". A place of 0 says nothing and is left
-// out; so is the system's reason where the text is that reason. `way_out`: a sentence without its end.
+// "0x40: program headers reach past the end of the file (0xd)". A place of 0 says nothing and is left out; so is the
+// system's reason where the text is that reason.
+[[nodiscard]] std::string text_of(const Error& error);
+// "windlass: FILE: " and the text. `way_out`: a sentence without its end.
 void say_error(std::string_view subject, const Error& error, std::string_view way_out = {});
 
 // Of output that is not written; `error` is an errno.

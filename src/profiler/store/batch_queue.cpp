@@ -4,13 +4,6 @@
 
 namespace windlass::store {
 
-namespace {
-
-// No later try can end in another way.
-bool is_final(const Error& error) { return error.code == ErrorCode::kOutOfRange || error.code == ErrorCode::kLimit; }
-
-}  // namespace
-
 void BatchQueue::add(OwnedBatch&& batch) {
   if (waiting_.size() >= most_) drop_oldest();
   batch.profile.lost += std::exchange(lost_, 0);

@@ -16,6 +16,11 @@ struct OwnedBatch {
   std::uint64_t samples = 0;  // that were taken: profile::count_samples()
 };
 
+// No later try to append can end in another way.
+[[nodiscard]] inline bool is_final(const Error& error) {
+  return error.code == ErrorCode::kOutOfRange || error.code == ErrorCode::kLimit;
+}
+
 // Holds a bounded number of batches. If the store takes none for long, the oldest is dropped: its samples are lost
 // samples of the batch behind it.
 class BatchQueue {

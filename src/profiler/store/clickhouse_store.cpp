@@ -61,9 +61,9 @@ class ClickhouseStore final : public ProfileStore {
     const auto encoded = encode(batch, known_);
     if (!encoded) return Failure(encoded.error());
     const auto is_there = has_batch(*encoded, service_id(batch.id.host));
-    if (!is_there) return Failure(is_there.error());
-    if (*is_there) return false;
-    if (const auto sent = send(*encoded); !sent) {
+    if (is_there && *is_there) return false;
+    const auto sent = is_there ? send(*encoded) : Expected<void>(Failure(is_there.error()));
+    if (!sent) {
       known_ = {};  // another server may be there now
       return Failure(sent.error());
     }
