@@ -55,6 +55,7 @@ class Server:
         if data is not None:
             parts["query"] = sql
         parts["wait_end_of_query"] = "1"
+        parts["max_query_size"] = "1000000000"  # as the store asks for: ids stand in the query
         request = urllib.request.Request(self.url + "?" + urllib.parse.urlencode(parts),
                                          data=sql.encode() if data is None else data)
         try:
@@ -303,6 +304,14 @@ def size_of(engine, database, table):
     return tuple(int(value) for value in answer.split())
 
 
+def columns_of(engine, database, samples):
+    """Bytes a sample of each column of the table `samples`."""
+    answer = engine.query("SELECT name, data_compressed_bytes FROM system.columns WHERE database = "
+                          f"'{database}' AND table = 'samples' ORDER BY data_compressed_bytes DESC FORMAT TabSeparated")
+    rows = (row.split("\t") for row in answer.decode().splitlines())
+    return ", ".join(f"{name} {int(size) / samples:.2f}" for name, size in rows)
+
+
 def timed(engine, database, sql, times=5):
     engine.query(sql, database)
     took = []
@@ -360,6 +369,7 @@ def main():
         size, rows = size_of(engine, database, "samples")
         print(f"{database}: {size} bytes, {rows} rows, {size / n:.2f} bytes a sample, merged in "
               f"{engine.cpu() - cpu_before:.1f} CPU seconds")
+        print(f"{database}, columns: {columns_of(engine, database, n)}")
     busiest = int(fleet.service_ids[0])
     end = START + arguments.hours * 3600
     sums = "sum(bitShiftRight(value, 32)), sum(bitAnd(value, 0xffffffff))"
@@ -367,7 +377,8 @@ def main():
     for level, name in ((1, "rollup"), (0, "samples")):
         took, answer = timed(engine, "windlass_all", f"SELECT event, stack, end, certainty, sum(count), {sums} FROM samples "
                              f"WHERE level = {level} AND {whole} GROUP BY event, stack, end, certainty FORMAT RowBinary")
-        print(f"busiest service, {arguments.hours} h, stacks from the {name}: {took:.0f} ms, {len(answer)} bytes")
+        print(f"busiest service, {arguments.hours} h, stacks from the {name}: {took:.0f} ms, {len(answer)} bytes",
+              flush=True)
     print("samples of it:", engine.query(f"SELECT sum(count) FROM windlass_all.samples WHERE level = 0 AND {whole} "
                                          "FORMAT TabSeparated").decode().strip())
     listed = "arrayMap(x -> toUInt64(x), splitByChar(',', '{}'))"
