@@ -32,6 +32,7 @@ namespace {
 constexpr std::string_view kJson = "application/json", kLines = "application/x-ndjson", kText = "text/plain";
 constexpr std::uint64_t kMsNs = 1'000'000, kMostMs = 10'000'000'000'000;  // the year 2286
 constexpr std::uint64_t kMostBars = 5000;
+constexpr std::uint64_t kLongMs = 3'600'000;  // from here on a profile may have no threads
 
 // In ms of Unix time; `to` is behind the range.
 struct Span {
@@ -52,6 +53,7 @@ struct Asked {
   [[nodiscard]] store::Filter filter(const Choice& of) const {
     store::Filter filter{.event = event, .labels = {}};
     if (of.value) filter.labels.push_back({of.label, *of.value});
+    filter.process_is_enough = of.span.to - std::min(of.span.from, of.span.to) >= kLongMs;
     return filter;
   }
 };

@@ -39,6 +39,12 @@ bool take_sums(RowReader& row, Sums& sums) {
 struct Seconds {
   std::uint64_t from = 0, to = 0;
   [[nodiscard]] bool are_minutes() const { return from % kMinute == 0 && (to % kMinute == 0 || to == kEndOfTime); }
+  // The whole minutes within; empty if there is none.
+  [[nodiscard]] Seconds minutes() const {
+    const std::uint64_t first = (from + kMinute - 1) / kMinute * kMinute;
+    const std::uint64_t behind = to == kEndOfTime ? to : to / kMinute * kMinute;
+    return first < behind ? Seconds{first, behind} : Seconds{to, to};
+  }
 };
 std::uint64_t seconds_up(std::uint64_t ns) {
   return std::min(ns / kSecondNs + (ns % kSecondNs != 0 ? 1 : 0), kEndOfTime);
@@ -111,6 +117,15 @@ class SampleQuery {
     const bool is_whole = range_.are_minutes() && without_labels && only_services();
     return " FROM samples WHERE " + at_level(is_whole ? kMinuteLevel : kRawLevel, range_) + conditions();
   }
+  // The same without label sets: whole minutes by the rollup, what is left at both ends by the samples.
+  [[nodiscard]] std::string from_rollup() const {
+    const Seconds whole = range_.minutes();
+    std::string parts = "(" + at_level(kMinuteLevel, whole) + ")";
+    for (const Seconds& rest : {Seconds{range_.from, whole.from}, Seconds{whole.to, range_.to}})
+      if (rest.from < rest.to) parts += " OR (" + at_level(kRawLevel, rest) + ")";
+    return " FROM samples WHERE (" + parts + ")" + conditions();
+  }
+  [[nodiscard]] bool may_use_rollup() const { return filter_.process_is_enough && only_services(); }
   [[nodiscard]] const Events& events() const { return events_; }
   [[nodiscard]] const Seconds& range() const { return range_; }
 
@@ -139,6 +154,14 @@ class SampleQuery {
   Seconds range_;
   Events events_;
 };
+
+Expected<std::vector<std::string>> sorted_texts(ClickhouseServer& server, const std::string& sql) {
+  const auto answer = server.query(sql + " FORMAT RowBinary");
+  if (!answer) return Failure(answer.error());
+  std::set<std::string> texts;
+  for (RowReader row(*answer); row.has_more();) texts.insert(row.text());
+  return std::vector<std::string>(texts.begin(), texts.end());
+}
 
 // Stacks of a range, while rows are read.
 class StackReader {
@@ -235,9 +258,10 @@ class StackReader {
   }
 
   Expected<void> take_samples() {
-    const auto answer =
-        server_.query("SELECT event, labels, stack, end, certainty, " + std::string(kSumColumns) +
-                      query_.from_samples(false) + " GROUP BY event, labels, stack, end, certainty FORMAT RowBinary");
+    const std::string by = query_.may_use_rollup() ? "service" : "labels";
+    const auto answer = server_.query("SELECT event, " + by + ", stack, end, certainty, " + std::string(kSumColumns) +
+                                      (query_.may_use_rollup() ? query_.from_rollup() : query_.from_samples(false)) +
+                                      " GROUP BY event, " + by + ", stack, end, certainty FORMAT RowBinary");
     if (!answer) return Failure(answer.error());
     for (RowReader row(*answer); row.has_more();) {
       const auto of = event(row.u64());
@@ -258,6 +282,7 @@ class StackReader {
   Expected<void> take_labels() {
     made_.label_sets.resize(sets_.size());
     if (sets_.empty()) return {};
+    if (query_.may_use_rollup()) return take_processes();
     std::vector<std::uint64_t> ids;
     for (const auto& [id, place] : sets_) ids.push_back(id);
     const auto answer = server_.query(
@@ -288,20 +313,33 @@ class StackReader {
     return {};
   }
 
+  // Label sets that name the process alone. `sets_` are services.
+  Expected<void> take_processes() {
+    std::set<std::string> names;
+    for (const Label& label : filter_.labels) names.insert(label.value);
+    if (names.empty()) {
+      auto all = sorted_texts(server_, "SELECT DISTINCT process FROM label_sets");
+      if (!all) return Failure(all.error());
+      names.insert(all->begin(), all->end());
+    }
+    std::size_t found = 0;
+    for (const std::string& name : names) {
+      const auto place = sets_.find(service_id(name));
+      if (place == sets_.end()) continue;
+      made_.label_sets[place->second] = {.host = {}, .process = name, .thread = name, .labels = {}};
+      ++found;
+    }
+    if (found != sets_.size()) return fail(ErrorCode::kMalformed, kNoSuchLabels, 0);
+    made_.comments.push_back("hosts and threads were added up");
+    return {};
+  }
+
   ClickhouseServer& server_;
   const Filter& filter_;
   SampleQuery query_;
   Stacks made_;
   std::unordered_map<std::uint64_t, std::uint32_t> events_, sets_;  // ids to places in `made_`
 };
-
-Expected<std::vector<std::string>> sorted_texts(ClickhouseServer& server, const std::string& sql) {
-  const auto answer = server.query(sql + " FORMAT RowBinary");
-  if (!answer) return Failure(answer.error());
-  std::set<std::string> texts;
-  for (RowReader row(*answer); row.has_more();) texts.insert(row.text());
-  return std::vector<std::string>(texts.begin(), texts.end());
-}
 
 }  // namespace
 

@@ -78,7 +78,7 @@ class ProfileMaker {
   // The host is a label as others, unless samples have their own of that name.
   static std::vector<Label> labels_of(const LabelSet& set) {
     std::vector<Label> labels = set.labels;
-    if (std::ranges::find(labels, kHostLabel, &Label::key) == labels.end())
+    if (!set.host.empty() && std::ranges::find(labels, kHostLabel, &Label::key) == labels.end())
       labels.push_back({std::string(kHostLabel), set.host});
     return labels;
   }

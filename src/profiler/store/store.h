@@ -48,6 +48,8 @@ struct Label {
 struct Filter {
   std::string event;          // Event::name; empty: all events
   std::vector<Label> labels;  // a sample has each of these
+  // True: stacks() need not tell hosts and threads apart. A store may then name the process alone in label sets.
+  bool process_is_enough = false;
 };
 
 // How often, and how much in the event's unit.

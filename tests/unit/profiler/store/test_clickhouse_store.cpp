@@ -292,6 +292,52 @@ TEST_F(ClickhouseFaults, ALateSymbolIsANewerRow) {
   EXPECT_EQ(read->functions[0].name, "late");
 }
 
+using ByProcess = std::map<std::tuple<std::string, std::string, std::uint64_t, int, int>, store::Sums>;
+
+ByProcess by_process(const store::Stacks& stacks) {
+  ByProcess all;
+  for (const store::StackSums& stack : stacks.stacks) {
+    auto& sums = all[{text_of(stacks.events[stack.event]), stacks.label_sets[stack.labels].process, stack.stack,
+                      stack.end, stack.certainty}];
+    sums.count += stack.sums.count;
+    sums.value += stack.sums.value;
+  }
+  return all;
+}
+
+// Whole minutes come from the rollup, their seconds before and behind from the samples.
+TEST_F(ClickhouseFaults, StacksWithoutThreadsHaveTheSameSums) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  for (std::uint64_t i = 0; i < 30; ++i)
+    ASSERT_TRUE(store->append(batch_at(i, random_.make(20)).batch()).value_or(false));
+  for (const char* process : {"", "main", "sshd"})
+    for (const std::string event : {"", "cpu"})
+      for (const auto& [first, behind] : {std::pair(0, 30), {1, 29}, {5, 7}, {3, 4}, {6, 24}, {40, 50}}) {
+        store::Filter filter{.event = event, .labels = {}};
+        if (*process != '\0') filter.labels.push_back({"process", process});
+        const std::uint64_t from = kStart + first * kTenSeconds, to = kStart + behind * kTenSeconds;
+        const auto threads = store->stacks(filter, from, to);
+        filter.process_is_enough = true;
+        const auto processes = store->stacks(filter, from, to);
+        ASSERT_TRUE(threads.has_value() && processes.has_value());
+        EXPECT_TRUE(by_process(*threads) == by_process(*processes)) << process << " " << first << " " << behind;
+        EXPECT_EQ(by_process(*processes).size(), processes->stacks.size()) << "each once";
+        EXPECT_EQ(processes->intervals, threads->intervals);
+        EXPECT_EQ(processes->lost, threads->lost);
+        if (*process == '\0') {  // a process may have none
+          EXPECT_EQ(threads->stacks.empty(), first == 40);
+        }
+        for (const auto& set : processes->label_sets) EXPECT_EQ(set.host, "");
+      }
+  // A choice of hosts needs the samples.
+  const auto of_host = store->stacks({.event = "", .labels = {{"host", "host-a"}}, .process_is_enough = true}, kStart,
+                                     kStart + 30 * kTenSeconds);
+  ASSERT_TRUE(of_host.has_value());
+  ASSERT_FALSE(of_host->label_sets.empty());
+  EXPECT_EQ(of_host->label_sets[0].host, "host-a");
+}
+
 TEST_F(ClickhouseFaults, OldDaysArePruned) {
   const auto store = direct();
   ASSERT_NE(store, nullptr);
