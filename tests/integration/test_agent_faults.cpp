@@ -163,7 +163,7 @@ TEST_F(AgentFaults, StoppedForSomeSeconds) {
 TEST_F(AgentFaults, AFullDiskIsWaitedFor) {
   const std::string disk = folder_ + "/disk";
   std::filesystem::create_directories(disk);
-  if (mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "no file system can be mounted";
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=8m") != 0) GTEST_SKIP() << "no file system can be mounted";
   path_ = disk + "/profiles.db";
   auto agent = start("-a -F 97 --interval 500ms");
   await_intervals(1);
