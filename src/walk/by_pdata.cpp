@@ -35,6 +35,11 @@ void execute(const StepContext& context, Step& step) {
 bool by_pdata(const StepContext& context, Step& step) {
   const Module& module = *context.module;
   const CodeAddress pc = context.frame.pc();
+  if (const auto foreign = module.foreign_code(pc.lookup())) {
+    step.status = {WalkEnd::kForeign, *foreign};
+    step.status.error.where = pc.value();
+    return true;
+  }
   FrameRow row;
   const auto found = module.row_at(pc.lookup(), row);
   if (found) {

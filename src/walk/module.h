@@ -92,6 +92,9 @@ class Module {
   [[nodiscard]] ByteView image_in_memory() const { return {owned_.data(), owned_.size()}; }
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
   [[nodiscard]] bool may_be_leaf(std::uint64_t address) const { return source().may_be_leaf(address - bias_); }
+  [[nodiscard]] std::optional<Error> foreign_code(std::uint64_t address) const {
+    return source().foreign_code(address - bias_);
+  }
   [[nodiscard]] bool is_exact() const { return source().is_exact(); }
   [[nodiscard]] bool may_be_outermost(std::uint64_t address) const {
     return source().may_be_outermost(address - bias_);

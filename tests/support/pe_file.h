@@ -30,6 +30,7 @@ struct PeFile {
 
   image::PeMachine machine = image::PeMachine::kAmd64;
   std::uint16_t magic = image::pe::kPe32Plus;
+  std::uint64_t image_base = kImageBase;
   std::uint32_t image_size = 0, headers_size = 0;
   image::RvaRange directories[16];
   std::vector<Section> sections;
@@ -88,7 +89,7 @@ struct PeFile {
     image::pe::OptionalHeader header{};
     header.magic = magic;
     header.code_base = kAlignment;
-    header.image_base = kImageBase;
+    header.image_base = image_base;
     header.section_alignment = header.file_alignment = kAlignment;
     header.versions[4] = 6;
     header.image_size = image_size;

@@ -20,6 +20,7 @@ class PeImageBuilder {
 
   image::PeMachine machine = image::PeMachine::kAmd64;
   std::uint16_t magic = image::pe::kPe32Plus;
+  std::uint64_t image_base = kBase;
   image::RvaRange directories[16];
   Bytes symbols, strings;        // COFF; the string table without its size
   std::uint32_t table_size = 0;  // of the exception directory; 0: what was added
@@ -39,6 +40,22 @@ class PeImageBuilder {
     directories[static_cast<std::size_t>(which)] = {rva, size};
   }
 
+  // Makes the image ARM64EC or ARM64X: a load configuration that leads to CHPE metadata. Each range is followed by its
+  // size; the two low bits of its begin are the machine (0 ARM64, 1 ARM64EC, 2 x64). `base`: of the address.
+  void hybrid(std::initializer_list<std::uint32_t> ranges, image::RvaRange extra_functions = {},
+              std::uint64_t base = kBase) {
+    Bytes map, metadata, config;
+    for (const std::uint32_t value : ranges) map.u32(value);
+    metadata.u32(1).u32(data(map)).u32(ranges.size() / 2);
+    for (int i = 0; i < 13; ++i) metadata.u32(0);
+    metadata.u32(extra_functions.rva).u32(extra_functions.size);
+    const auto metadata_at = data(metadata);
+    config.u32(0x140);
+    while (config.size() < image::pe::kChpeMetadataAt) config.u32(0);
+    config.u64(base + metadata_at);
+    directory(image::PeDirectory::kLoadConfig, data(config), 0x140);
+  }
+
   // The file, or (mapped) what a loader makes of it.
   [[nodiscard]] std::vector<std::uint8_t> build(bool mapped = false) {
     directory(image::PeDirectory::kException, kTable,
@@ -46,6 +63,7 @@ class PeImageBuilder {
     PeFile file;
     file.machine = machine;
     file.magic = magic;
+    file.image_base = image_base;
     file.image_size = kImageSize;
     file.headers_size = kHeaders;
     std::copy(std::begin(directories), std::end(directories), file.directories);

@@ -269,6 +269,12 @@ void PeImage::find_build_id() {
   }
 }
 
+std::optional<PeMachine> PeImage::machine_at(std::uint32_t rva) const {
+  for (const CodeRange& range : code_ranges_)
+    if (rva - range.begin < range.size) return range.machine;
+  return std::nullopt;
+}
+
 void PeImage::find_hybrid_metadata() {
   const RvaRange range = directory(PeDirectory::kLoadConfig);
   if (range.rva == 0) return;
@@ -279,10 +285,9 @@ void PeImage::find_hybrid_metadata() {
   if (address == 0) return;
   if (machine_ == PeMachine::kAmd64) effective_machine_ = PeMachine::kArm64Ec;
   if (machine_ == PeMachine::kArm64) effective_machine_ = PeMachine::kArm64X;
-  if (layout_ == PeLayout::kFile) read_hybrid_metadata(address);
+  read_hybrid_metadata(address);
 }
 
-// `address`: as the image is linked, at its image base.
 void PeImage::read_hybrid_metadata(std::uint64_t address) {
   const std::uint64_t rva = address - image_base_;
   if (rva >> 32 != 0) return problem(ErrorCode::kOutOfRange, "ARM64EC metadata is outside the image: RVA", rva);

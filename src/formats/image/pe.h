@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,6 +81,10 @@ class PeImage {
   // What the code is: an ARM64EC image calls itself x64 and an ARM64X image ARM64, and both have hybrid (CHPE)
   // metadata in their load configuration.
   [[nodiscard]] PeMachine effective_machine() const { return effective_machine_; }
+  // Has the image code for several machines?
+  [[nodiscard]] bool is_hybrid() const {
+    return effective_machine_ == PeMachine::kArm64Ec || effective_machine_ == PeMachine::kArm64X;
+  }
   [[nodiscard]] bool is_x64_format() const { return machine_ == PeMachine::kAmd64; }
   [[nodiscard]] std::uint64_t image_base() const { return image_base_; }
   [[nodiscard]] std::uint32_t image_size() const { return image_size_; }
@@ -134,9 +139,11 @@ class PeImage {
   [[nodiscard]] std::uint32_t functions_rva(bool x64) const {
     return x64 == is_x64_format() ? directory(PeDirectory::kException).rva : extra_functions_rva_;
   }
-  // What the code of an ARM64EC or ARM64X image is for: ranges as stored. In file layout alone, as the structure that
-  // names these is found by an address.
+  // What the code of an ARM64EC or ARM64X image is for: ranges as stored. An address leads to them. Loaders change this
+  // address and ImageBase alike.
   [[nodiscard]] std::span<const CodeRange> code_ranges() const { return code_ranges_; }
+  // The machine of the first range that contains an RVA. Nothing: in no range, as all code of images for one machine.
+  [[nodiscard]] std::optional<PeMachine> machine_at(std::uint32_t rva) const;
 
   // COFF symbol table and its string table, which only file layout has (MinGW keeps it; deprecated for images, says the
   // text). Both empty where there is none.

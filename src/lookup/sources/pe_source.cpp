@@ -50,6 +50,19 @@ bool PeSource::read_image(std::uint64_t rva, void* to, std::size_t size) const {
   return true;
 }
 
+// Code of an ARM64EC or ARM64X image is a leaf of the header's machine only if the code ranges say so.
+std::optional<Error> PeSource::foreign_code(std::uint64_t rva) const {
+  if (!image_.is_hybrid() || rva >> 32 != 0) return std::nullopt;
+  const auto refuse = [&](const char* why) { return Error{ErrorCode::kUnsupported, why, rva}; };
+  const auto machine = image_.machine_at(static_cast<std::uint32_t>(rva));
+  if (!machine && function_at(rva)) return std::nullopt;
+  if (!machine) return refuse("code ranges of an ARM64EC image do not say which machine the code is for");
+  if ((*machine == image::PeMachine::kAmd64) == is_x64()) return std::nullopt;
+  if (!is_x64()) return refuse("x64 code of an ARM64X image is not walked");
+  return refuse(*machine == image::PeMachine::kArm64Ec ? "ARM64EC code is not walked"
+                                                       : "ARM64 code of an ARM64EC image is not walked");
+}
+
 std::uint64_t PeSource::function_start(std::uint64_t address) const {
   const auto function = function_at(address);
   return function ? function->primary : 0;

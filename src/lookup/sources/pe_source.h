@@ -18,6 +18,8 @@ class PeSource : public UnwindSource {
   void for_each_row(RowVisitor& visitor, ErrorSink report) const final;
 
   bool is_windows() const final { return true; }
+  bool may_be_leaf(std::uint64_t rva) const override { return !foreign_code(rva); }
+  std::optional<Error> foreign_code(std::uint64_t rva) const final;
   bool read_image(std::uint64_t rva, void* to, std::size_t size) const final;
   std::uint64_t function_start(std::uint64_t address) const final;
   std::uint64_t entry_point() const final { return image_.entry(); }

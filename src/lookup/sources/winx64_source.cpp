@@ -38,7 +38,7 @@ class X64Source final : public PeSource {
     return take(unwound, addresses, caller, saved);
   }
 
-  bool may_be_leaf(std::uint64_t rva) const override { return !ocaml_.has_code(rva); }
+  bool may_be_leaf(std::uint64_t rva) const override { return PeSource::may_be_leaf(rva) && !ocaml_.has_code(rva); }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
 

@@ -1,12 +1,15 @@
 // Frames in PE images: their rows, what no row can say, leaves, and ELF functions above and below them.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <utility>
 
 #include "base/registers.h"
 #include "support/dump_file.h"
+#include "support/minidump_writer.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"
+#include "windlass/target.h"
 #include "windlass_wine_layout.h"
 
 namespace windlass {
@@ -308,6 +311,116 @@ TEST_P(WineCallback, IsNotGuessed) {
   StackWalker walker(target_.space(), without);
   EXPECT_FALSE(walker.step());
   EXPECT_EQ(walker.end_reason(), WalkEnd::kNoModule);
+}
+
+// An ARM64EC image, which calls itself x64: [0x1000, 0x1010) is x64 code, then comes ARM64EC code, then nothing known.
+class HybridFrames : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kX64 = kPe + PeImageBuilder::kText, kArm = kX64 + 0x10, kUnknown = kX64 + 0x30;
+
+  HybridFrames() {
+    UnwindInfoBytes info;
+    info.prolog_size = 1;
+    info.slots = {UnwindInfoBytes::slot(1, 0, 3)};
+    const std::uint32_t begin = builder_.text({0x53, 0xe8, 0, 0, 0, 0, 0x5b, 0xc3});  // push rbx; call; pop rbx; ret
+    builder_.entry(begin, builder_.next_text(), builder_.data(info.bytes()));
+    for (int i = 0; i < 8; ++i) builder_.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3, 0x90});
+    builder_.image_base = kPe;
+  }
+  void add(bool in_memory = true) {
+    const ModuleInfo info{kPe, kPe + PeImageBuilder::kImageSize, kPe, "x.dll", {}};
+    ASSERT_TRUE(target_.space().add_module(info, bytes_of(builder_.build(in_memory))));
+  }
+  [[nodiscard]] Registers at(std::uint64_t pc) const {
+    Registers all = target_.at(CodeAddress::instruction(pc), kSp);
+    for (const RegisterNumber reg : {kRbx, kRsi, kRdi, kRbp, kR12}) all.set(reg, 0x1000u + reg);
+    return all;
+  }
+  void ends_as_foreign(StackWalker& walker, const char* why) {
+    EXPECT_FALSE(walker.step());
+    EXPECT_EQ(walker.end_reason(), WalkEnd::kForeign);
+    EXPECT_STREQ(walker.error().what, why);
+    EXPECT_EQ(walker.error().where, walker.frame().pc().value());
+  }
+
+  WalkTarget target_;
+  PeImageBuilder builder_;
+};
+
+TEST_F(HybridFrames, Arm64EcCodeIsNoLeafOfX64) {
+  builder_.hybrid({0x1000 | 2, 0x10, 0x1010 | 1, 0x20, 0x2000, 0x10}, {}, kPe);
+  add();
+  target_.memory().set(kSp, kX64 + 6);  // as of a leaf
+  for (const auto& [pc, why] :
+       {std::pair{kArm, "ARM64EC code is not walked"},
+        {kPe + 0x2004, "ARM64 code of an ARM64EC image is not walked"},
+        {kUnknown, "code ranges of an ARM64EC image do not say which machine the code is for"}}) {
+    StackWalker walker(target_.space(), at(pc));
+    ends_as_foreign(walker, why);
+  }
+  StackWalker leaf(target_.space(), at(kX64 + 8));  // x64 code without an entry
+  ASSERT_TRUE(leaf.step()) << leaf.error().text();
+  EXPECT_EQ(leaf.frame().origin, FrameOrigin::kLeaf);
+}
+
+// The frame is shown; nothing beyond it is guessed.
+TEST_F(HybridFrames, X64CodeThatArm64EcCodeCalled) {
+  builder_.hybrid({0x1000 | 2, 0x10, 0x1010 | 1, 0x20}, {}, kPe);
+  add();
+  target_.memory().set(kSp, 0x2003);
+  target_.memory().set(kSp + 8, kArm + 4);
+  target_.memory().set(kSp + 16, kX64 + 6);
+  StackWalker described(target_.space(), at(kX64 + 6));
+  ASSERT_TRUE(described.step()) << described.error().text();
+  EXPECT_EQ(described.frame().pc(), CodeAddress::return_address(kArm + 4));
+  ends_as_foreign(described, "ARM64EC code is not walked");
+  target_.memory().set(kSp, kArm + 4);
+  StackWalker leaf(target_.space(), at(kX64 + 8));
+  ASSERT_TRUE(leaf.step()) << leaf.error().text();
+  EXPECT_EQ(leaf.frame().pc(), CodeAddress::return_address(kArm + 4));
+  EXPECT_EQ(leaf.frame().origin, FrameOrigin::kLeaf);
+  ends_as_foreign(leaf, "ARM64EC code is not walked");
+}
+
+// Metadata that cannot be read says nothing: entries are believed, and all else is no leaf.
+TEST_F(HybridFrames, RangesThatAreNotFound) {
+  builder_.hybrid({0x1000 | 2, 0x40}, {}, kPe + 0x10'0000);
+  add();
+  target_.memory().set(kSp, 0x2003);
+  target_.memory().set(kSp + 8, kX64 + 6);
+  StackWalker described(target_.space(), at(kX64 + 6));
+  EXPECT_TRUE(described.step()) << described.error().text();
+  StackWalker walker(target_.space(), at(kX64 + 8));
+  ends_as_foreign(walker, "code ranges of an ARM64EC image do not say which machine the code is for");
+}
+
+// The image is in the dump's memory, where the loader has changed the address of the metadata.
+TEST(HybridDump, Arm64EcCodeEndsAWalk) {
+  constexpr std::uint64_t kAt = 0x7ff6'1234'0000, kStack = 0x7000'0000;
+  PeImageBuilder image;
+  image.image_base = kAt;
+  image.text({0x53, 0x90, 0x5b, 0xc3});  // x64, then ARM64EC
+  image.entry(0x1000, 0x1004, image.data(UnwindInfoBytes{}.bytes()));
+  image.hybrid({0x1000 | 2, 4, 0x1004 | 1, 0x20}, {}, kAt);
+  const auto bytes = image.build(true);
+  test::MinidumpWriter writer(Architecture::kX86_64);
+  writer.windows = true;
+  writer.modules = {{kAt, PeImageBuilder::kImageSize, "C:\\ec.dll"}};
+  writer.memory = {{kAt, bytes_of(bytes)}};
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::instruction(kAt + 0x1008));
+  registers.set_sp(kStack);
+  std::vector<std::byte> stack(0x100);
+  const std::uint64_t caller = kAt + 0x1002;  // what a leaf of x64 would return to
+  std::memcpy(stack.data(), &caller, sizeof caller);
+  writer.threads = {{7, registers, "main", kStack, std::move(stack)}};
+  const test::DumpFile file(writer.write());
+  const auto target = open_minidump(file.path());
+  ASSERT_TRUE(target) << target.error().text();
+  StackWalker walker(target->space, target->threads.at(0).registers);
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kForeign);
+  EXPECT_STREQ(walker.error().what, "ARM64EC code is not walked");
 }
 
 INSTANTIATE_TEST_SUITE_P(FileAndMemory, WineCallback, ::testing::Bool());

@@ -125,18 +125,10 @@ TEST(Pe, ArmImagesAreNamed) {
 // Two ranges of code, and an ARM64 entry beside the x64 table: as lld lays out an ARM64EC image.
 TEST(Pe, Arm64EcHasTwoTables) {
   PeImageBuilder builder;
-  Bytes map, metadata, extra, config;
-  map.u32(0x1000 | 1).u32(0x40).u32(0x2000 | 2).u32(0x20).u32(0x3000 | 3).u32(8);
+  Bytes extra;
   extra.u32(0x1000).u32(0x11000).u32(0x77);
-  const auto map_at = builder.data(map), extra_at = builder.data(extra);
-  metadata.u32(1).u32(map_at).u32(3);
-  for (int i = 0; i < 13; ++i) metadata.u32(0);
-  metadata.u32(extra_at).u32(12);
-  const auto metadata_at = builder.data(metadata);
-  config.u32(0x140);
-  while (config.size() < image::pe::kChpeMetadataAt) config.u32(0);
-  config.u64(PeImageBuilder::kBase + metadata_at);
-  builder.directory(image::PeDirectory::kLoadConfig, builder.data(config), 0x140);
+  const auto extra_at = builder.data(extra);
+  builder.hybrid({0x1000 | 1, 0x40, 0x2000 | 2, 0x20, 0x3000 | 3, 8}, {extra_at, 12});
   builder.entry(0x2000, 0x2010, 0x4000);
   auto bytes = builder.build();
   const auto image = PeImage::parse(view(bytes));
@@ -152,8 +144,29 @@ TEST(Pe, Arm64EcHasTwoTables) {
   ASSERT_EQ(image->problems().size(), 2U);
   EXPECT_EQ(image->problems()[0].where, 0x3000U);
   EXPECT_STREQ(image->problems()[1].what, "second function table is no whole number of entries: RVA");
-  // In memory the metadata is not found: its address has moved with the image.
-  EXPECT_TRUE(PeImage::parse(view(bytes), image::PeLayout::kMapped)->code_ranges().empty());
+  EXPECT_TRUE(image->is_hybrid());
+  EXPECT_EQ(image->machine_at(0x0fff), std::nullopt);
+  EXPECT_EQ(image->machine_at(0x103f), image::PeMachine::kArm64Ec);
+  EXPECT_EQ(image->machine_at(0x1040), std::nullopt);
+  EXPECT_EQ(image->machine_at(0x2000), image::PeMachine::kAmd64);
+  const auto in_memory = builder.build(true);
+  EXPECT_EQ(PeImage::parse(view(in_memory), image::PeLayout::kMapped)->code_ranges().size(), 2U);
+}
+
+// A loader that moves the image changes the address, and ImageBase.
+TEST(Pe, CodeRangesOfAnImageThatHasMoved) {
+  constexpr std::uint64_t kElsewhere = 0x7ff6'1234'0000;
+  PeImageBuilder builder;
+  builder.hybrid({0x1000 | 1, 0x40}, {}, kElsewhere);
+  auto bytes = builder.build(true);
+  const auto lost = PeImage::parse(view(bytes), image::PeLayout::kMapped);
+  EXPECT_TRUE(lost->is_hybrid());
+  EXPECT_TRUE(lost->code_ranges().empty());
+  ASSERT_EQ(lost->problems().size(), 1U);
+  EXPECT_STREQ(lost->problems()[0].what, "ARM64EC metadata is outside the image: RVA");
+  builder.image_base = kElsewhere;
+  bytes = builder.build(true);
+  EXPECT_EQ(PeImage::parse(view(bytes), image::PeLayout::kMapped)->code_ranges().size(), 1U);
 }
 
 TEST(Pe, CodeViewIdentity) {
