@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -20,6 +19,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "base/ascii_case.h"
 
 namespace windlass::cli {
 namespace {
@@ -173,7 +174,7 @@ std::string_view HttpRequest::header(std::string_view name) const {
     end = text.find("\r\n", begin);
     const std::string_view line = text.substr(begin, end - begin);
     if (line.size() <= name.size() || line[name.size()] != ':') continue;
-    if (!std::ranges::equal(line.substr(0, name.size()), name, {}, [](char c) { return std::tolower(c); })) continue;
+    if (!equal_without_case(line.substr(0, name.size()), name)) continue;
     const std::size_t value = line.find_first_not_of(" \t", name.size() + 1);
     return value == line.npos ? std::string_view() : line.substr(value);
   }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/ascii_case.h"
 #include "os/mapped_files.h"
 #include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
@@ -69,8 +70,8 @@ bool has_header(const os::ProcMap& map) {
 // Wine maps the headers of a program alone, and copies its code, where the sections of the file do not begin with
 // pages.
 bool may_be_copied_image(const os::ProcMap& map) {
-  const std::string_view path = map.path;
-  return path.ends_with(".exe") || path.ends_with(".dll") || path.ends_with(".node");
+  const auto ends_with = [&](std::string_view end) { return ends_with_without_case(map.path, end); };
+  return ends_with(".exe") || ends_with(".dll") || ends_with(".node");
 }
 
 // Inodes are given to other files again.

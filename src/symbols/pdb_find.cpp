@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii_case.h"
 #include "os/descriptor.h"
 #include "os/mapped_files.h"
 
@@ -29,14 +29,9 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
 
 bool is_server(std::string_view place) { return place.starts_with("http://") || place.starts_with("https://"); }
 
-bool equal_words(std::string_view a, std::string_view b) {
-  const auto lower = [](unsigned char letter) { return std::tolower(letter); };
-  return std::ranges::equal(a, b, {}, lower, lower);
-}
-
 bool is_word_of_path(std::string_view piece) {
   return std::ranges::any_of(std::array<std::string_view, 4>{"srv", "symsrv", "symsrv.dll", "cache"},
-                             [&](std::string_view word) { return equal_words(word, piece); });
+                             [&](std::string_view word) { return equal_without_case(word, piece); });
 }
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -74,7 +69,7 @@ std::vector<Candidate> candidates_of(const WantedPdb& wanted, const SymbolizeOpt
 }
 
 bool has_name(const std::string& path, const std::string& name) {
-  return equal_words(std::string_view(path).substr(path.rfind('/') + 1), name);
+  return equal_without_case(std::string_view(path).substr(path.rfind('/') + 1), name);
 }
 
 // Null, and why, where that is worth a sentence.

@@ -1,13 +1,13 @@
 #include "profiler/export/top_model.h"
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/ascii_case.h"
 #include "profiler/export/stacks.h"
 
 namespace windlass::exporter {
@@ -18,10 +18,8 @@ constexpr double kOpenShare = 0.1;
 constexpr std::size_t kDeepest = 512;  // rows of the tree below another
 constexpr const char* kProfileFile = "windlass.pb.gz";
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
 bool has_part(std::string_view text, std::string_view part) {
-  return !std::ranges::search(text, part, {}, lower, lower).empty() || part.empty();
+  return !std::ranges::search(text, part, {}, ascii_lower, ascii_lower).empty() || part.empty();
 }
 
 // The name that the main thread, else any thread, had in most samples.

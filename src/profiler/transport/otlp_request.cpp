@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/ascii_case.h"
 #include "base/utf8.h"
 #include "profiler/transport/otlp_fields.h"
 
@@ -105,19 +106,13 @@ std::string link_of(std::string_view trace, std::string_view span) {
   return bytes;
 }
 
-bool has_end(std::string_view path, std::string_view end) {
-  return path.size() > end.size() && std::ranges::equal(path.substr(path.size() - end.size()), end, [](char a, char b) {
-           return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b;
-         });
-}
-
 // A type of a frame by the name of the source file (attribute profile.frame.type). Empty: not known.
 std::string_view type_of_source(std::string_view file) {
   static constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
       {".py", "cpython"}, {".rb", "ruby"},   {".go", "go"},    {".java", "jvm"}, {".kt", "jvm"}, {".scala", "jvm"},
       {".js", "v8js"},    {".cs", "dotnet"}, {".erl", "beam"}, {".ex", "beam"},  {".rs", "rust"}};
   for (const auto& [end, type] : kTypes)
-    if (has_end(file, end)) return type;
+    if (ends_with_without_case(file, end)) return type;
   return {};
 }
 
@@ -413,7 +408,7 @@ class OtlpWriter {
     put_number(message, otlp::kFileOffset, module.file_offset);
     put_number(message, otlp::kFilename, string_id(module.path));
     Ids attributes;
-    const bool is_windows = has_end(module.path, ".dll") || has_end(module.path, ".exe");
+    const bool is_windows = ends_with_without_case(module.path, ".dll") || ends_with_without_case(module.path, ".exe");
     if (!module.build_id.empty())
       attributes.push_back(attribute_id(is_windows ? "windlass.build_id.pe" : "process.executable.build_id.gnu",
                                         any_text(module.build_id)));

@@ -353,6 +353,25 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   EXPECT_TRUE(codes.empty());
 }
 
+// Wine copies code out of such files. Windows' names are in any case.
+TEST(FindRuntimes, LooksAtImagesOfWindowsWithoutCodeOfTheirOwn) {
+  const auto looks_at = [](const char* path) {
+    bool opened = false;
+    const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
+      opened = true;
+      return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(16384));
+    };
+    static std::uint64_t inode = 1000;
+    const std::vector<os::ProcMap> maps = {map_of(4096, path, false, inode++), map_of(8192, "", true, 0)};
+    manager::PublishedCodes codes;
+    add_runtimes(codes, maps, open_memory, no_file, {});
+    return opened;
+  };
+  for (const char* path : {"/x/node.exe", "/x/NODE.EXE", "/x/Node.Exe", "/x/v8.DLL", "/x/pty.Node"})
+    EXPECT_TRUE(looks_at(path)) << path;
+  for (const char* path : {"/x/node_exe", "/x/node.exes", "exe"}) EXPECT_FALSE(looks_at(path)) << path;
+}
+
 TEST(FindRuntimes, AProcessThatEndsMeanwhileSaysNothingOfItsFiles) {
   int opened = 0;
   const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
