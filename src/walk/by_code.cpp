@@ -103,9 +103,28 @@ bool is_before_frame(const StepContext& context, const FrameRow& row) {
   return false;
 }
 
-FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, const Step& step) {
+// Does a return, whatever registers are lost on the way there, lead to the same caller?
+bool returns_by(const StepContext& context, const FrameRow& row) {
+  const auto back = followed_to_return(context);
+  return back && back->cfa == row.cfa && back->return_address == row.return_address;
+}
+
+// Code of OCaml for Windows has no unwind codes. It preserves no register, and takes its frame off before every jump to
+// another function. Its calls are in a table, which has a row at the return address.
+bool leads_to_described_call(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  const Module* to = step.find_module(context.space, context.scratch, false);
+  FrameRow row;
+  const CodeAddress pc = step.caller.pc();
+  return context.module->is_windows() && !context.module->may_be_leaf(context.frame.pc().lookup()) &&
+         to == context.module && pc.is_return_address() && !to->may_be_leaf(pc.lookup()) &&
+         to->row_at(pc.lookup(), row).has_value() &&
+         (found.certainty != flow::Certainty::kGuess || returns_by(context, found.row));
+}
+
+FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, Step& step) {
   if (found.row.signal_frame) return FrameCertainty::kDescribed;
   if (found.certainty == flow::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
+  if (leads_to_described_call(context, found, step)) return FrameCertainty::kChecked;
   const Registers& frame = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(frame.architecture());
   const std::uint64_t return_at = step.saved.at(step.caller, Registers::pc_number(frame.architecture()));

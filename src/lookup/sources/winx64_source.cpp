@@ -2,6 +2,7 @@
 #include "formats/image/pe_names.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
+#include "lookup/sources/ghc_frames.h"
 #include "lookup/sources/ocaml_frames.h"
 #include "lookup/sources/pe_source.h"
 #include "lookup/sources/winx64_unwound.h"
@@ -15,6 +16,7 @@ class X64Source final : public PeSource {
       : PeSource(image, sizeof(winx64::RuntimeFunction)), functions_(image_) {
     find_dispatchers();
     ocaml_ = OcamlFrames::read(image_);
+    ghc_ = GhcFrames::read(image_);
   }
 
   std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
@@ -22,6 +24,8 @@ class X64Source final : public PeSource {
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
+    if (!entry && ghc_.has_code(image_, address, has_entry_))
+      return fail(ErrorCode::kUnsupported, "Haskell's code has no rows, and is unwound", address);
     if (!entry) return ocaml_row_at(address, to) ? Expected<void>() : uncovered(address);
     if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
     to.signal_frame |= is_dispatcher(*entry);
@@ -31,14 +35,21 @@ class X64Source final : public PeSource {
   Expected<HandlerCall> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
     winx64::Unwound unwound;
     winx64::SavedAddresses addresses;
-    if (const auto done =
-            winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers, unwound, &addresses);
-        !done)
+    if (ghc_.has_code(image_, callee.registers.pc().lookup() - callee.bias, has_entry_)) {
+      const auto left =
+          ghc_.unwind(image_, callee.bias, callee.memory, callee.registers, has_entry_, unwound, addresses);
+      if (!left) return Failure(left.error());
+    } else if (const auto done = winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers,
+                                                        unwound, &addresses);
+               !done) {
       return Failure(done.error());
+    }
     return take(unwound, addresses, caller, saved);
   }
 
-  bool may_be_leaf(std::uint64_t rva) const override { return PeSource::may_be_leaf(rva) && !ocaml_.has_code(rva); }
+  bool may_be_leaf(std::uint64_t rva) const override {
+    return PeSource::may_be_leaf(rva) && !ocaml_.has_code(rva) && !ghc_.has_code(image_, rva, has_entry_);
+  }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
 
@@ -102,6 +113,11 @@ class X64Source final : public PeSource {
   std::uint32_t dispatchers_[2] = {};
   winx64::Functions functions_;
   OcamlFrames ocaml_;
+  GhcFrames ghc_;
+  const struct {
+    const winx64::Functions& functions;
+    bool operator()(std::uint32_t rva) const { return functions.find(rva).has_value(); }
+  } has_entry_{functions_};
 };
 
 }  // namespace
