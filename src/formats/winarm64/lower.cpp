@@ -1,6 +1,8 @@
 #include "formats/winarm64/lower.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "base/registers.h"
 
@@ -20,23 +22,25 @@ class SymbolicExecutor {
  public:
   explicit SymbolicExecutor(SymbolicFrame& frame) : frame_(frame) {}
 
-  Expected<void> run(ByteView codes, std::uint32_t index) {
+  // The index behind the last code that counts.
+  Expected<std::uint32_t> run(ByteView codes, std::uint32_t index) {
     while (index < codes.size()) {
       const auto code = code_at(codes, index);
       if (!code) return Failure(code.error());
       where_ = codes.origin() + index;
       if (code->operation == Operation::kEnd) {
         if (nexts_ != 0) return bad("save_next without a pair");
+        index += code->size;
         break;
       }
-      if (const auto done = one(*code); !done) return done;
+      if (const auto done = one(*code); !done) return Failure(done.error());
       // Once here suffices: a code moves sp by at most 256 MiB.
       if (frame_.offset >= kLimit) return no_row("no row: the frame has 1 GiB or more");
       index += code->size;
     }
     if (frame_.base == Base::kUnknown || frame_.slots[SymbolicFrame::kLr].base == Base::kUnknown)
       return no_row("no row: sp and pc lie behind SVE vectors, whose length is not known");
-    return {};
+    return index;
   }
 
  private:
@@ -119,7 +123,8 @@ class SymbolicExecutor {
 
 Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame) {
   frame = {};
-  return SymbolicExecutor(frame).run(codes, index);
+  if (const auto done = SymbolicExecutor(frame).run(codes, index); !done) return Failure(done.error());
+  return {};
 }
 
 namespace {
@@ -160,23 +165,36 @@ void RowEvaluator::flush() {
   (*emit_)(row_);
 }
 
+// The frame by the codes from `index` on; null: they were reported. Most codes stand in many functions, and an epilogue
+// runs through those of the prologue again.
+const SymbolicFrame* RowEvaluator::frame_at(std::uint32_t index) {
+  MemoKey key;
+  key.size = static_cast<std::uint32_t>(std::min<std::uint64_t>(codes_.size() - index, sizeof key.codes));
+  std::memcpy(key.codes, codes_.data() + index, key.size);
+  std::uint64_t hash = key.size;
+  for (const std::uint64_t word : key.codes) hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
+  Memo& memo = memos_[hash >> 32 & (kMemos - 1)];
+  if (memo.key == key) return &memo.frame;
+  memo.key = {};
+  memo.frame = {};
+  const auto behind = SymbolicExecutor(memo.frame).run(codes_, index);
+  if (!behind) {
+    flush();
+    (*report_)(behind.error());
+    return nullptr;
+  }
+  if (*behind - index <= key.size) memo.key = key;  // else more than the key counts
+  return &memo.frame;
+}
+
 // The words from `at_` to `end` are unwound by the codes from `index` on.
 void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
   if (end <= at_) return;
-  Memo& memo = memos_[index % kMemos];
-  if (memo.index != index) {
-    memo.index = kNone;
-    if (const auto done = execute_symbolically(codes_, index, memo.frame); !done) {
-      flush();
-      (*report_)(done.error());
-      at_ = end;
-      return;
-    }
-    memo.index = index;
-  }
-  if (!has_pending_ || !(memo.frame == frame_)) {
+  static constexpr SymbolicFrame kNoCodes;
+  const SymbolicFrame* frame = index < codes_.size() ? frame_at(index) : &kNoCodes;
+  if (frame != nullptr && !(has_pending_ && *frame == frame_)) {
     flush();
-    frame_ = memo.frame;
+    frame_ = *frame;
     pending_ = at_;
     has_pending_ = true;
   }
@@ -187,15 +205,29 @@ void RowEvaluator::body(std::uint32_t end) { state(end, 0); }
 
 // [start, end): the instructions of an epilogue, as far as they are not taken yet.
 void RowEvaluator::epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end) {
-  for (std::uint32_t word = std::max(at_, start); word < end; ++word)
-    state(word + 1, skip_codes(codes_, index, word - start));
+  std::uint32_t word = std::max(at_, start);
+  for (index = skip_codes(codes_, index, word - start); word < end; index = skip_codes(codes_, index, 1))
+    state(++word, index);
+}
+
+// The first codes are those of the last instructions.
+void RowEvaluator::prologue_rows(std::uint32_t instructions, std::uint32_t words) {
+  constexpr std::uint32_t kMost = 128;
+  if (instructions >= kMost) {
+    for (std::uint32_t word = 0; word < words; ++word) state(word + 1, skip_codes(codes_, 0, instructions - word));
+    return;
+  }
+  std::array<std::uint32_t, kMost> behind;  // so many codes
+  behind[0] = 0;
+  for (std::uint32_t count = 1; count <= instructions; ++count)
+    behind[count] = skip_codes(codes_, behind[count - 1], 1);
+  for (std::uint32_t word = 0; word < words; ++word) state(word + 1, behind[instructions - word]);
 }
 
 // The same decisions as position_at, made once for each place where they change.
 void RowEvaluator::cover(const UnwindRecord& record, std::uint32_t words) {
   const std::uint32_t prologue = count_instructions(codes_, 0);
-  for (std::uint32_t word = 0; word < std::min(prologue, words); ++word)
-    state(word + 1, skip_codes(codes_, 0, prologue - word));
+  prologue_rows(prologue, std::min(prologue, words));
   if (record.single_epilogue) {
     const std::uint32_t index = record.epilogue_index;
     const std::uint32_t size = index > codes_.size() ? 0 : count_instructions(codes_, index) + 1;
@@ -231,7 +263,6 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   emit_ = &emit;
   report_ = &report;
   codes_ = record->codes;
-  for (Memo& memo : memos_) memo.index = kNone;
   begin_ = function.begin;
   at_ = 0;
   has_pending_ = false;

@@ -43,7 +43,7 @@ struct SymbolicFrame {
 // - 1 GiB or more.
 [[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
-// One evaluator a thread.
+// One evaluator a thread. Functions that one evaluator lowers share what their codes come to.
 class RowEvaluator {
  public:
   using RowSink = FunctionRef<void(const FrameRow&)>;
@@ -64,6 +64,8 @@ class RowEvaluator {
   void body(std::uint32_t end);
   void epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end);
   void state(std::uint32_t end, std::uint32_t index);
+  void prologue_rows(std::uint32_t instructions, std::uint32_t words);
+  [[nodiscard]] const SymbolicFrame* frame_at(std::uint32_t index);
   void flush();
 
   const Functions& functions_;
@@ -75,13 +77,17 @@ class RowEvaluator {
   std::uint32_t pending_ = 0;  // first word of the row being made
   bool has_pending_ = false;
   SymbolicFrame frame_;
-  // Frames by their first code: an epilogue runs through those of the prologue again.
+  // Frames by their first codes, whatever the function: enough codes for nearly all frames.
+  struct MemoKey {
+    std::uint64_t codes[4] = {};
+    std::uint32_t size = 0;  // in bytes; 0: none
+    bool operator==(const MemoKey&) const = default;
+  };
   struct Memo {
-    std::uint32_t index = kNone;
+    MemoKey key;
     SymbolicFrame frame;
   };
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  static constexpr std::size_t kMemos = 32;
+  static constexpr std::size_t kMemos = 64;
   Memo memos_[kMemos];
   const RowSink* emit_ = nullptr;
   const ErrorSink* report_ = nullptr;

@@ -38,6 +38,10 @@ void PeSource::for_each_row(const Function& function, RowSink callback, ErrorSin
 void PeSource::for_each_row(RowVisitor& visitor, ErrorSink report) const {
   if (table().size() == 0) return;
   visitor.begin_section(is_x64() == image_.is_x64_format() ? ".pdata" : "ExtraRFETable");
+  lower_all(visitor, report);
+}
+
+void PeSource::lower_all(RowVisitor& visitor, ErrorSink report) const {
   const auto give = [&](const FrameRow& row) { visitor.row(row); };
   for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) lower(table().stored_index(i), give, report);
 }

@@ -35,6 +35,8 @@ class PeSource : public UnwindSource {
   // Makes `to` what is known, which after an error may be no more than where it begins.
   [[nodiscard]] virtual Expected<void> describe(std::size_t stored, Function& to) const = 0;
   virtual void lower(std::size_t stored, RowSink callback, ErrorSink report) const = 0;
+  // All functions, as long as the visitor wants more.
+  virtual void lower_all(RowVisitor& visitor, ErrorSink report) const;
 
   [[nodiscard]] Function begin_function(std::size_t stored) const;
   // The last entry that begins at or before an RVA.

@@ -57,6 +57,14 @@ class Arm64Source final : public PeSource {
       report(done.error());
   }
 
+  void lower_all(RowVisitor& visitor, ErrorSink report) const override {
+    winarm64::RowEvaluator evaluator(functions_);
+    const auto give = [&](const FrameRow& row) { visitor.row(row); };
+    for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i)
+      if (const auto done = evaluator.for_each_row(functions_.stored(table().stored_index(i)), give, report); !done)
+        report(done.error());
+  }
+
   winarm64::Functions functions_;
 };
 
