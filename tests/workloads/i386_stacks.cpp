@@ -4,6 +4,7 @@
 //
 // usage: i386_stacks ROUNDS (0: it stands still in the innermost function's system call)
 //        i386_stacks ROUNDS thread: the plain path in a thread, whose stack has other memory in use above it
+//        i386_stacks ROUNDS storm: the signal path alone, with next to nothing between the signals
 using u32 = unsigned;
 
 #define NOINLINE extern "C" __attribute__((noinline))
@@ -75,14 +76,14 @@ enum { kExit = 1, kWrite = 4, kPause = 29, kGetPid = 20, kKill = 37, kSigaction 
 
 static volatile u32 sink;
 static bool stands_still;
-static u32 rounds;
+static u32 rounds, work = 20000;
 
 NOINLINE u32 spin(u32 n) {
   if (stands_still) {
     (void)system_call(kWrite, 1, reinterpret_cast<int>("ready"), 5, 0);
     for (;;) (void)system_call(kPause, 0, 0, 0, 0);
   }
-  for (int i = 0; i < 20000; ++i) {
+  for (u32 i = 0; i < work; ++i) {
     n ^= n << 13;
     n ^= n >> 17;
     n ^= n << 5;
@@ -160,12 +161,16 @@ extern "C" __attribute__((used)) int run(int count, char** arguments) {
   for (const char* digit = count > 1 ? arguments[1] : "0"; *digit != 0; ++digit)
     rounds = rounds * 10 + static_cast<u32>(*digit - '0');
   stands_still = rounds == 0;
-  if (count > 2) start_thread();
+  const bool storms = count > 2 && arguments[2][0] == 's';
+  if (storms)
+    work = 1;
+  else if (count > 2)
+    start_thread();
   // Without SA_RESTORER the kernel's vdso is the way back, with SA_SIGINFO by rt_sigreturn.
   for (u32 round = 0; round < rounds || stands_still; ++round) {
     const Action action = {handler, round % 2 != 0 ? 4u : 0u, nullptr, {0, 0}};
     (void)system_call(kSigaction, kUser, reinterpret_cast<int>(&action), 0, 8);
-    if (!stands_still) plain_path(round);
+    if (!stands_still && !storms) plain_path(round);
     signal_path();
   }
   (void)system_call(kExit, 0, 0, 0, 0);

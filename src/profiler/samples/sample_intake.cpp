@@ -174,15 +174,18 @@ void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const
     return;
   }
   const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
-  const std::span user(frames + event.kernel_frames, event.user_frames);
+  const std::span kernel(frames, event.kernel_frames);
+  const bool half_written = event.user_frames != 0 && is_half_written(kernel);
+  const std::span user(frames + event.kernel_frames, half_written ? 1 : event.user_frames);
   const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
   (void)meet_generated(head.tgid, user);
-  const std::uint8_t end = silent_end(head.tgid, proven_end(head.tgid, event.end, user), user);
-  StackRecord stack = record_of(head, end, event.certainty);
-  stack.kernel = {frames, event.kernel_frames};
+  const auto found_end = [&] { return silent_end(head.tgid, proven_end(head.tgid, event.end, user), user); };
+  const std::uint8_t end = half_written ? std::uint8_t{WL_END_REGISTER_LOST} : found_end();
+  StackRecord stack = record_of(head, end, half_written ? std::uint8_t{WL_DESCRIBED} : std::uint8_t{event.certainty});
+  stack.kernel = kernel;
   stack.user = user;
   std::vector<std::uint64_t> functions;
-  if (const MapSet* maps = maps_of(head.tgid); maps != nullptr && !maps->published().empty()) {
+  if (const MapSet* maps = maps_of(head.tgid); maps != nullptr && !half_written && !maps->published().empty()) {
     judge_exits(*maps, stack);
     const std::span words(frames + native + 2 * std::size_t{event.interpreted_frames}, event.taken_words);
     functions = taken_words_.functions({head.time, user, words}, {head.tgid, event.epoch, *maps}, teacher_);
@@ -211,6 +214,11 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
 }
 
 void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
+  if (is_half_written(event.kernel)) {
+    const std::uint64_t pc = event.sample.registers.pc().value();
+    add_raw(head, event, {.end = WL_END_REGISTER_LOST, .frames = {pc | WL_FRAME_EXACT}, .functions = {}});
+    return;
+  }
   const MapSet* maps = maps_of(head.tgid);
   const bool mapped = maps != nullptr && maps->find(event.sample.registers.pc().value()) != nullptr;
   if (!mapped) rescan_(head.tgid);
@@ -221,13 +229,17 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
     rescan_(head.tgid);
     stack = unwind();
   }
-  const std::uint8_t end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
+  stack.end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
   if (maps != nullptr && event.space != 0) teacher_.teach({head.tgid, event.epoch, *maps}, stack.frames, head.time);
   if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
-  ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
+  add_raw(head, event, std::move(stack));
+}
+
+void SampleIntake::add_raw(const wl_event_head& head, RawEvent& event, UnwoundStack stack) {
+  ++raw_ends_[std::min<unsigned>(stack.end, WL_END_COUNT - 1)];
   WalkedSample sample{head,
-                      end,
+                      stack.end,
                       stack.certainty,
                       std::move(event.kernel),
                       std::move(stack.frames),
@@ -235,7 +247,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
                       std::move(event.interpreted),
                       shared_maps_of(head.tgid),
                       event.hash};
-  if (end != WL_END_COMPLETE) sample.interpreted.clear();
+  if (stack.end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);
   } else {

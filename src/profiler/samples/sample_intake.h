@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "profiler/kernel/register_writers.h"
 #include "profiler/processes/process_table.h"
 #include "profiler/samples/aggregator.h"
 #include "profiler/samples/code_names.h"
@@ -54,6 +55,9 @@ class SampleIntake {
     thread_labels_ = &of_threads;
   }
 
+  // A sample that they were writing in has its innermost frame alone; they must outlive this.
+  void set_writers(const RegisterWriters& writers) { writers_ = &writers; }
+
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
 
@@ -100,6 +104,7 @@ class SampleIntake {
   void on_raw(const wl_event_head& head, std::size_t size);
   void on_waker(const wl_event_head& head, std::size_t size);
   void unwind_and_add(const wl_event_head& head, RawEvent& event);
+  void add_raw(const wl_event_head& head, RawEvent& event, UnwoundStack stack);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.
   struct Named {
@@ -124,11 +129,16 @@ class SampleIntake {
   [[nodiscard]] std::uint8_t silent_end(std::uint32_t tgid, std::uint8_t end,
                                         std::span<const std::uint64_t> frames) const;
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
+  // Are the thread's registers of two states? Nothing but the program counter is of use then.
+  [[nodiscard]] bool is_half_written(std::span<const std::uint64_t> kernel) const {
+    return writers_ != nullptr && writers_->were_writing(kernel);
+  }
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
+  const RegisterWriters* writers_ = nullptr;
   TimeLine* times_ = nullptr;
   std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
   std::vector<wl_stack_key> in_use_keys_;

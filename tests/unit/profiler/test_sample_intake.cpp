@@ -126,6 +126,29 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   EXPECT_EQ(end_of(6, 0x8), WL_END_NO_MAPPING) << "nothing returns there";
 }
 
+// The kernel calls a signal handler or returns from one: some registers are new, and some are not.
+TEST_F(SampleIntakeTest, AStackOfHalfWrittenRegistersIsItsInnermostFrame) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  const std::string path = testing::TempDir() + fmt::format("windlass-writers-{}", ::getpid());
+  std::ofstream(path) << "1200 T setup_rt_frame\n1240 T other\n";
+  const RegisterWriters writers(path);
+  std::filesystem::remove(path);
+  intake.set_writers(writers);
+  EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));
+  EXPECT_TRUE(take_stack(1, 3, 0, 2, 0x1244));
+  EXPECT_TRUE(take_raw(0x1000, {0x1238}, {}));
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 3u);
+  EXPECT_EQ(made.samples[0].end, WL_END_REGISTER_LOST);
+  EXPECT_EQ(made.samples[0].locations.size(), 2u) << "the kernel's frame and the innermost";
+  EXPECT_EQ(made.samples[1].end, WL_END_COMPLETE);
+  EXPECT_EQ(made.samples[1].locations.size(), 4u);
+  EXPECT_EQ(made.samples[2].end, WL_END_REGISTER_LOST);
+  EXPECT_EQ(made.samples[2].locations.size(), 2u);
+  EXPECT_EQ(intake.raw_ends(WL_END_REGISTER_LOST), 1u);
+}
+
 TEST_F(SampleIntakeTest, PartsThatExceedTheEventAreRefused) {
   proc = "1000-2000 r-xp 00000000 00:00 0 \n";
   ASSERT_TRUE(table.scan(10, 1));

@@ -1,0 +1,72 @@
+#include "profiler/kernel/register_writers.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+namespace windlass::profiler {
+namespace {
+
+// Of arch/x86 and arch/arm64. A compiler may have put a function into its caller, so callers are here, too.
+constexpr std::string_view kWriters[] = {
+    // to a signal handler
+    "arch_do_signal_or_restart", "do_signal", "do_notify_resume", "handle_signal", "setup_rt_frame", "__setup_rt_frame",
+    "x64_setup_rt_frame", "x32_setup_rt_frame", "__setup_frame", "ia32_setup_frame", "ia32_setup_rt_frame",
+    "setup_return",
+    // back from one
+    "restore_sigcontext", "ia32_restore_sigcontext", "restore_sigframe", "__do_sys_rt_sigreturn",
+    "__x64_sys_rt_sigreturn", "__arm64_sys_rt_sigreturn", "__do_compat_sys_sigreturn", "__ia32_compat_sys_sigreturn",
+    "__do_compat_sys_rt_sigreturn", "__ia32_compat_sys_rt_sigreturn", "__do_compat_sys_x32_rt_sigreturn",
+    "__x64_compat_sys_x32_rt_sigreturn",
+    // an instruction or a call that the kernel executes for the thread
+    "emulate_vsyscall", "push_emulate_op", "branch_emulate_op", "default_post_xol_op", "__do_sys_uretprobe",
+    "__x64_sys_uretprobe", "__do_sys_uprobe", "__x64_sys_uprobe"};
+
+// Without the suffixes of compilers: .isra.0, .constprop.0.
+bool is_writer(std::string_view name) {
+  return std::ranges::find(kWriters, name.substr(0, name.find('.'))) != std::end(kWriters);
+}
+
+}  // namespace
+
+RegisterWriters::RegisterWriters(const std::string& kallsyms) {
+  std::FILE* file = std::fopen(kallsyms.c_str(), "re");
+  if (file == nullptr) return;
+  std::vector<std::uint64_t> functions, writers;
+  char line[1024];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    const std::string_view text(line);
+    if (text.find('\t') != std::string_view::npos) break;  // of a module: the kernel's own are first
+    const std::size_t space = text.find(' ');
+    std::uint64_t address = 0;
+    if (space == std::string_view::npos || space + 3 > text.size()) continue;
+    std::from_chars(line, line + space, address, 16);
+    const char type = text[space + 1];
+    if (address == 0 || (type != 't' && type != 'T' && type != 'w' && type != 'W')) continue;
+    const std::string_view name = text.substr(space + 3, text.find('\n') - (space + 3));
+    functions.push_back(address);
+    if (is_writer(name)) writers.push_back(address);
+    if (name == "__entry_text_start") entry_begin_ = address;
+    if (name == "__entry_text_end") entry_end_ = address;
+  }
+  std::fclose(file);
+  std::ranges::sort(functions);
+  for (const std::uint64_t begin : writers)
+    if (const auto next = std::ranges::upper_bound(functions, begin); next != functions.end())
+      ranges_.emplace_back(begin, *next);
+}
+
+bool RegisterWriters::were_writing(std::span<const std::uint64_t> kernel) const {
+  const auto writes = [&](std::uint64_t frame) {
+    return std::ranges::any_of(ranges_,
+                               [&](const auto& range) { return frame >= range.first && frame < range.second; });
+  };
+  for (std::size_t i = 0; i < kernel.size(); ++i) {
+    const bool interrupted = i == 0 || (kernel[i - 1] >= entry_begin_ && kernel[i - 1] < entry_end_);
+    if (interrupted && writes(kernel[i])) return true;
+  }
+  return false;
+}
+
+}  // namespace windlass::profiler
