@@ -60,6 +60,17 @@ bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<
     ++tries;
     if (search.in(source, start, pc, work.row) && accepts(work.row)) return true;
   }
+  if constexpr (requires { Machine::begins_prologue(work.code, pc.value()); }) {
+    constexpr std::uint64_t kFarthestPrologue = 4096;
+    constexpr unsigned kMostPrologues = 4;
+    tries = 0;
+    for (std::uint64_t back = 1; back <= kFarthestPrologue && tries < kMostPrologues; ++back) {
+      const std::uint64_t start = pc.value() - back;
+      if (!Machine::begins_prologue(work.code, start)) continue;
+      ++tries;
+      if (search.in(source, start, pc, work.row) && accepts(work.row)) return true;
+    }
+  }
   return false;
 }
 

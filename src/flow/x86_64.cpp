@@ -1,6 +1,8 @@
 #include "flow/x86_64.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/registers.h"
@@ -577,6 +579,14 @@ bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
   if (b[4] == 0xc3 || b[4] == 0xf4 || b[0] == 0xe9 || b[3] == 0xeb || (b[3] == 0x0f && b[4] == 0x0b)) return true;
   const bool call = b[0] == 0xe8;  // its last byte is no padding
   return address % 16 == 0 && !call && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
+}
+
+bool X86_64::begins_prologue(CodeReader& code, std::uint64_t address) {
+  constexpr std::uint8_t kCall = 0xe8, kPushR15[] = {0x41, 0x57}, kPushR14[] = {0x41, 0x56};
+  std::uint8_t b[5 + 14] = {};  // a call, and code behind it
+  if (code.read(address - 5, b, sizeof b) != sizeof b || b[0] != kCall) return false;
+  const auto behind = std::span(b).subspan(5);
+  return std::ranges::equal(behind.first(2), kPushR15) && !std::ranges::search(behind.subspan(2), kPushR14).empty();
 }
 
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {

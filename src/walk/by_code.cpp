@@ -170,7 +170,8 @@ bool by_synthesis(const StepContext& context, Step& step) {
   }
   auto found = synthesize(context);
   if (!found) {
-    if (found.error().code != ErrorCode::kLimit) return false;
+    if (found.error().code != ErrorCode::kLimit)
+      return found.error().code == ErrorCode::kNotFound && by_way_in(context, step);
     step.status = {WalkEnd::kBudget, found.error()};
     // backtrace_from() says where a walk ends, and of no frame how certain it is: it gives no guess for want of work.
     return context.space.is_own_process();

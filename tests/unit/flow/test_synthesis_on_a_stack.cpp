@@ -383,6 +383,27 @@ TEST_F(SynthesisOnAStack, AWayInFromAfarIsNotFound) {
   }
 }
 
+// busybox's awk_main(): behind a call that never returns, without padding.
+TEST_F(SynthesisOnAStack, AWayInFromAPrologueBehindACall) {
+  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+    return memory.read(address, to, size);
+  };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  const auto plausible = [](const FrameRow&) { return true; };
+  const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  constexpr std::uint64_t kLoop = kCode + 10, kBehind = kLoop + 5;
+  const auto found = [&](const std::vector<std::uint8_t>& before) {
+    put(kCode - 5, before);
+    put(kCode, {0x41, 0x57, 0x31, 0xc0, 0x41, 0x56, 0x48, 0x83, 0xec, 0x48});  // push r15; xor; push r14; sub rsp, 72
+    put(kLoop, {0xe8, 0, 1, 0, 0, 0xeb, 0xf9});                                // call; jmp back
+    return way_in(source, CodeAddress::return_address(kBehind), *scratch);
+  };
+  const auto row = found({0xe8, 0, 1, 0, 0});
+  ASSERT_TRUE(row) << row.error().text();
+  EXPECT_EQ(row->row.cfa, CfaRule::at(x86_64::kRsp, 96));
+  EXPECT_FALSE(found({0x0f, 0x1f, 0x44, 0, 1})) << "no call";
+}
+
 TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
   put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});
