@@ -338,7 +338,7 @@ class ArgumentTexts {
     argument.type = values_.type_name(type);
     const std::size_t size = values_.size_of(type);
     if (size == 0) {
-      argument.value = "<" + argument.type + ">";
+      argument.value = values_.value(type, {});
       return argument;
     }
     const LocatedValue found = read(parameter, size);

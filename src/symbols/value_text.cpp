@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -20,7 +21,7 @@ constexpr int kMostAliases = 64;  // typedefs and qualifiers of a type
 constexpr int kDeepestType = 12;  // pointers and qualifiers in a type's name
 constexpr int kDeepestValue = 6;  // structures in structures
 constexpr std::size_t kLargestValue = 4096, kMostText = 1024, kMostNameText = 256;
-constexpr std::size_t kMostMembers = 16, kMostElements = 8, kMostCharacters = 200;
+constexpr std::size_t kMostMembers = 16, kMostElements = 8, kMostCharacters = 200, kMostDimensions = 8;
 
 bool is_alias(int tag) {
   return tag == DW_TAG_typedef || tag == DW_TAG_const_type || tag == DW_TAG_volatile_type ||
@@ -74,19 +75,34 @@ void for_each_child(Dwarf_Die& parent, EntryBudget& budget, Callback&& callback)
   } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-// The elements of an array with one dimension.
-std::optional<std::uint64_t> elements_of(Dwarf_Die& array, EntryBudget& budget) {
-  std::optional<std::uint64_t> count;
+// The elements of an array, by dimension. Empty: they are not known.
+std::vector<std::uint64_t> dimensions_of(Dwarf_Die& array, EntryBudget& budget) {
+  std::vector<std::uint64_t> counts;
   bool is_known = true;
   for_each_child(array, budget, [&](Dwarf_Die& child) {
     if (dwarf_tag(&child) != DW_TAG_subrange_type) return true;
-    is_known = !count;  // of one dimension
-    count = number_of(&child, DW_AT_count);
+    auto count = number_of(&child, DW_AT_count);
     if (!count)
       if (const auto last = number_of(&child, DW_AT_upper_bound)) count = *last + 1;
-    return is_known && count.has_value();
+    is_known = count && counts.size() < kMostDimensions;
+    if (is_known) counts.push_back(*count);
+    return is_known;
   });
-  return is_known ? count : std::nullopt;
+  return is_known ? counts : std::vector<std::uint64_t>();
+}
+
+// Of a base type, or an enumeration's (DWARF 5 section 5.7.1).
+bool is_signed(Dwarf_Die type) {
+  Dwarf_Die base;
+  if (dwarf_tag(&type) == DW_TAG_enumeration_type && type_of(&type, base)) type = base;
+  const auto encoding = encoding_of(type);
+  return encoding && (*encoding == DW_ATE_signed || *encoding == DW_ATE_signed_char);
+}
+
+bool is_empty_structure(Dwarf_Die& type) {
+  const int tag = dwarf_tag(&type);
+  const bool has_members = tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_union_type;
+  return has_members && number_of(&type, DW_AT_byte_size) == 0;
 }
 
 }  // namespace
@@ -107,17 +123,17 @@ bool ValueText::peel(Dwarf_Die& type) {
   return false;
 }
 
-std::size_t ValueText::size_of(const Dwarf_Die& type) {
+std::size_t ValueText::size_of(const Dwarf_Die& type, int depth) {
   Dwarf_Die behind = type;
-  if (!peel(behind)) return 0;
+  if (depth > kDeepestValue || !peel(behind)) return 0;
   const int tag = dwarf_tag(&behind);
   auto size = number_of(&behind, DW_AT_byte_size);
   if (!size && (tag == DW_TAG_pointer_type || is_reference(tag))) size = word_size_;
   if (Dwarf_Die element; !size && tag == DW_TAG_array_type && type_of(&behind, element)) {
-    if (!peel(element) || dwarf_tag(&element) == DW_TAG_array_type) return 0;
-    const auto count = elements_of(behind, budget_);
-    if (const std::size_t one = size_of(element); count && one != 0 && *count <= kLargestValue / one)
-      size = *count * one;
+    std::uint64_t all = size_of(element, depth + 1);
+    const std::vector<std::uint64_t> counts = dimensions_of(behind, budget_);
+    for (const std::uint64_t count : counts) all = all != 0 && count <= kLargestValue / all ? all * count : 0;
+    if (!counts.empty()) size = all;
   }
   return size && *size <= kLargestValue ? static_cast<std::size_t>(*size) : 0;
 }
@@ -160,7 +176,12 @@ void ValueText::write(Dwarf_Die type, ByteView bytes, int depth) {
     text_ += "...";
     return;
   }
-  if (!peel(type) || bytes.empty()) return write_type(given);
+  if (!peel(type)) return write_type(given);
+  if (bytes.empty() && is_empty_structure(type)) {
+    text_ += "{}";
+    return;
+  }
+  if (bytes.empty()) return write_type(given);
   switch (dwarf_tag(&type)) {
     case DW_TAG_base_type: return write_base(type, bytes);
     case DW_TAG_enumeration_type: return bytes.size() <= 8 ? write_enumerator(type, bytes) : write_type(given);
@@ -171,7 +192,7 @@ void ValueText::write(Dwarf_Die type, ByteView bytes, int depth) {
     case DW_TAG_structure_type:
     case DW_TAG_class_type:
     case DW_TAG_union_type: return depth < kDeepestValue ? write_members(type, bytes, depth) : write_type(given);
-    case DW_TAG_array_type: return depth < kDeepestValue ? write_array(type, bytes, depth) : write_type(given);
+    case DW_TAG_array_type: return depth < kDeepestValue ? write_array(type, bytes, depth, 0) : write_type(given);
     default: return write_type(given);
   }
 }
@@ -187,6 +208,8 @@ void ValueText::write_base(Dwarf_Die& type, ByteView bytes) {
       return write_float(bytes);
     return write_type(type);
   }
+  const bool is_integer = *encoding == DW_ATE_signed || *encoding == DW_ATE_unsigned;
+  if (is_integer && size == 2 * sizeof(std::uint64_t)) return write_wide(is_signed(type), bytes);
   if (size > 8) return write_type(type);
   switch (*encoding) {
     case DW_ATE_boolean:
@@ -202,17 +225,33 @@ void ValueText::write_base(Dwarf_Die& type, ByteView bytes) {
 
 void ValueText::write_integer(unsigned encoding, ByteView bytes) {
   const std::uint64_t value = word_of(bytes);
-  const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
+  const bool has_sign = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
   if (encoding == DW_ATE_boolean && value <= 1)
     text_ += value == 1 ? "true" : "false";
   else if (encoding == DW_ATE_address)
     text_ += fmt::format("{:#x}", value);
-  else if (is_signed)
+  else if (has_sign)
     text_ += fmt::format("{}", signed_word_of(bytes));
   else
     text_ += fmt::format("{}", value);
   const bool is_text = is_character(encoding) || encoding == DW_ATE_UTF;
   if (is_text && value >= ' ' && value < 0x7f) text_ += fmt::format(" '{}'", static_cast<char>(value));
+}
+
+void ValueText::write_wide(bool has_sign, ByteView bytes) {
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t words[2];
+  std::memcpy(words, bytes.data(), sizeof words);
+  Wide value = Wide{words[1]} << 64 | words[0];
+  if (has_sign && words[1] >> 63 != 0) {
+    text_ += '-';
+    value = -value;
+  }
+  char digits[39];
+  char* at = std::end(digits);
+  do *--at = static_cast<char>('0' + static_cast<int>(value % 10));
+  while ((value /= 10) != 0);
+  text_.append(at, std::end(digits));
 }
 
 void ValueText::write_float(ByteView bytes) {
@@ -237,17 +276,17 @@ void ValueText::write_enumerator(Dwarf_Die& type, ByteView bytes) {
   const std::uint64_t value = word_of(bytes);
   const std::uint64_t mask = bytes.size() >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * bytes.size()) - 1;
   std::string name;
-  bool is_signed = false;
+  bool has_sign = false;
   for_each_child(type, budget_, [&](Dwarf_Die& child) {
     if (dwarf_tag(&child) != DW_TAG_enumerator) return true;
     const auto number = number_of(&child, DW_AT_const_value);
-    is_signed |= number && static_cast<std::int64_t>(*number) < 0;
+    has_sign |= number && static_cast<std::int64_t>(*number) < 0;
     if (number && (*number & mask) == value) name = name_of(&child);
     return name.empty();
   });
   if (!name.empty())
     text_ += name;
-  else if (is_signed)
+  else if (has_sign)
     text_ += fmt::format("{}", signed_word_of(bytes));
   else
     text_ += fmt::format("{}", value);
@@ -392,7 +431,7 @@ bool ValueText::write_member(Dwarf_Die& member, ByteView bytes, int depth) {
     text_ += fmt::format("<{}> = ", type_name(type));
   const std::size_t size = size_of(type);
   if (size == 0) {
-    write_type(type);
+    write(type, {}, depth + 1);
     return true;
   }
   if (const auto width = number_of(&member, DW_AT_bit_size)) {
@@ -407,9 +446,8 @@ bool ValueText::write_member(Dwarf_Die& member, ByteView bytes, int depth) {
     const auto unused = static_cast<unsigned>(64 - *width);
     value = value >> *place % 8 << unused;
     Dwarf_Die behind = type;
-    const auto encoding = peel(behind) ? encoding_of(behind) : std::nullopt;
-    const bool is_signed = encoding && (*encoding == DW_ATE_signed || *encoding == DW_ATE_signed_char);
-    value = is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value) >> unused) : value >> unused;
+    value = peel(behind) && is_signed(behind) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value) >> unused)
+                                              : value >> unused;
     write(type, ByteView(reinterpret_cast<const std::byte*>(&value), size), depth + 1);
     return true;
   }
@@ -428,12 +466,15 @@ bool ValueText::write_member(Dwarf_Die& member, ByteView bytes, int depth) {
   return true;
 }
 
-void ValueText::write_array(Dwarf_Die& type, ByteView bytes, int depth) {
+void ValueText::write_array(Dwarf_Die& type, ByteView bytes, int depth, std::size_t dimension) {
   Dwarf_Die element;
-  const std::size_t size = type_of(&type, element) ? size_of(element) : 0;
+  std::size_t size = type_of(&type, element) ? size_of(element) : 0;
+  const std::vector<std::uint64_t> counts = dimensions_of(type, budget_);
+  const bool has_rows = dimension + 1 < counts.size();
+  if (has_rows) size = counts[dimension] != 0 ? bytes.size() / counts[dimension] : 0;
   if (size == 0 || bytes.size() % size != 0) return write_type(type);
   Dwarf_Die behind = element;
-  const auto encoding = peel(behind) ? encoding_of(behind) : std::nullopt;
+  const auto encoding = !has_rows && peel(behind) ? encoding_of(behind) : std::nullopt;
   if (encoding && is_character(*encoding) && size == 1) {
     const auto* characters = reinterpret_cast<const char*>(bytes.data());
     const std::size_t length = ::strnlen(characters, bytes.size());
@@ -447,7 +488,10 @@ void ValueText::write_array(Dwarf_Die& type, ByteView bytes, int depth) {
       text_ += "...";
       break;
     }
-    write(element, *bytes.sub(i * size, size), depth + 1);
+    if (has_rows)
+      write_array(type, *bytes.sub(i * size, size), depth, dimension + 1);
+    else
+      write(element, *bytes.sub(i * size, size), depth + 1);
   }
   text_ += '}';
 }

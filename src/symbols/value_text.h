@@ -36,18 +36,20 @@ class ValueText {
       : memory_(memory), word_size_(word_size), budget_(budget) {}
 
   // The bytes that a value of the type has. 0: not known, or more than are shown.
-  [[nodiscard]] std::size_t size_of(const Dwarf_Die& type);
+  [[nodiscard]] std::size_t size_of(const Dwarf_Die& type) { return size_of(type, 0); }
   // "const char *"
   [[nodiscard]] std::string type_name(const Dwarf_Die& type) { return named(type, 0); }
-  // `bytes`: size_of() of them.
+  // `bytes`: size_of() of them. None: its type, or {} of a structure without members.
   [[nodiscard]] std::string value(const Dwarf_Die& type, ByteView bytes);
 
  private:
+  [[nodiscard]] std::size_t size_of(const Dwarf_Die& type, int depth);
   [[nodiscard]] bool peel(Dwarf_Die& type);
   [[nodiscard]] std::string named(Dwarf_Die type, int depth);
   void write(Dwarf_Die type, ByteView bytes, int depth);
   void write_base(Dwarf_Die& type, ByteView bytes);
   void write_integer(unsigned encoding, ByteView bytes);
+  void write_wide(bool has_sign, ByteView bytes);
   void write_float(ByteView bytes);
   void write_enumerator(Dwarf_Die& type, ByteView bytes);
   void write_pointer(Dwarf_Die& type, ByteView bytes);
@@ -57,7 +59,7 @@ class ValueText {
   void write_members(Dwarf_Die& type, ByteView bytes, int depth);
   [[nodiscard]] bool write_variant(Dwarf_Die& part, ByteView bytes, int depth);
   [[nodiscard]] bool write_member(Dwarf_Die& member, ByteView bytes, int depth);
-  void write_array(Dwarf_Die& type, ByteView bytes, int depth);
+  void write_array(Dwarf_Die& type, ByteView bytes, int depth, std::size_t dimension);
   void write_type(const Dwarf_Die& type);
 
   const Memory& memory_;
