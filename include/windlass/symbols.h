@@ -98,6 +98,8 @@ struct FunctionArguments {
 struct StackPlace {
   const Registers* registers = nullptr;
   const NamedAddress* names = nullptr;
+  // Of a thread's innermost frame: NT_PRFPREG as ptrace(2) gives it, or a core file. Empty: not known.
+  std::span<const std::byte> vector_registers = {};
 };
 
 // Options of a Symbolizer.

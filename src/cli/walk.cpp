@@ -146,8 +146,10 @@ class Walks {
 
   [[nodiscard]] StackArguments arguments_of(const walk::ThreadStack& thread,
                                             std::span<const NamedAddress> names) const {
+    const std::vector<std::byte> vectors = walk::vector_registers(target_, *thread.thread);
     std::vector<StackPlace> places;
     for (const walk::FrameEntry& frame : thread.frames) places.push_back({&frame.registers, &names[frame.address]});
+    if (!places.empty()) places.front().vector_registers = vectors;
     return symbols_->arguments(places);
   }
 

@@ -392,6 +392,10 @@ Presence read_piece(const Piece& piece, std::size_t size, ExpressionFrame& frame
       std::memcpy(to.data() + begin, piece.bytes, size);
       return Presence::kHere;
     case Piece::kRegister:
+      if (const auto wide = frame.vector_register(piece.number); !wide.empty() && size <= wide.size()) {
+        std::memcpy(to.data() + begin, wide.data(), size);
+        return Presence::kHere;
+      }
       if (!registers.has(piece.number)) return Presence::kUnknown;
       [[fallthrough]];
     case Piece::kValue: break;
@@ -410,6 +414,17 @@ std::span<const Dwarf_Op> ops_at(Dwarf_Attribute* attribute, Dwarf_Addr pc) {
 }
 
 }  // namespace
+
+std::span<const std::byte> ExpressionFrame::vector_register(std::uint64_t reg) const {
+  // x86-64: xmm0-15 in FXSAVE's area (Intel SDM volume 1, table 10-2). AArch64: v0-31 in user_fpsimd_state.
+  constexpr std::size_t kSize = 16;
+  const bool is_x86 = registers_.architecture() == Architecture::kX86_64;
+  if (!is_x86 && registers_.architecture() != Architecture::kAArch64) return {};
+  const std::uint64_t first = is_x86 ? 17 : 64, count = is_x86 ? 16 : 32, area = is_x86 ? 160 : 0;
+  if (reg < first || reg >= first + count) return {};
+  const std::size_t at = area + (reg - first) * kSize;
+  return at + kSize <= vector_registers_.size() ? vector_registers_.subspan(at, kSize) : std::span<const std::byte>();
+}
 
 LocatedValue read_located(Dwarf_Attribute* location, Dwarf_Addr pc, std::size_t size, ExpressionFrame& frame) {
   LocatedValue value;

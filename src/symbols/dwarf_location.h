@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "windlass/walk.h"
@@ -16,11 +17,15 @@ namespace windlass::symbols {
 // What an expression may ask of its frame. An empty answer: not known.
 class ExpressionFrame {
  public:
-  ExpressionFrame(const Registers& registers, const Memory& memory, std::uint64_t bias)
-      : registers_(registers), memory_(memory), bias_(bias) {}
+  // `vector_registers`: StackPlace's.
+  ExpressionFrame(const Registers& registers, const Memory& memory, std::uint64_t bias,
+                  std::span<const std::byte> vector_registers)
+      : registers_(registers), memory_(memory), bias_(bias), vector_registers_(vector_registers) {}
   virtual ~ExpressionFrame() = default;
 
   [[nodiscard]] const Registers& registers() const { return registers_; }
+  // The 16 bytes of a vector register, by its DWARF number. Empty: not known.
+  [[nodiscard]] std::span<const std::byte> vector_register(std::uint64_t reg) const;
   [[nodiscard]] const Memory& memory() const { return memory_; }
   // Address in the process - address in the debug information.
   [[nodiscard]] std::uint64_t bias() const { return bias_; }
@@ -34,6 +39,7 @@ class ExpressionFrame {
   Registers registers_;
   const Memory& memory_;
   std::uint64_t bias_;
+  std::span<const std::byte> vector_registers_;
 };
 
 enum class Presence : std::uint8_t {

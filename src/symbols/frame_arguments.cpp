@@ -87,7 +87,9 @@ class FrameReader final : public ExpressionFrame {
  public:
   FrameReader(const AddressSpace& space, std::span<const ArgumentFrame> stack, std::size_t index, EntryBudget& budget,
               int depth = 0)
-      : ExpressionFrame(described(*stack[index].registers), space.memory(), stack[index].bias),
+      : ExpressionFrame(described(*stack[index].registers), space.memory(), stack[index].bias,
+                        stack[index].registers->pc().is_return_address() ? std::span<const std::byte>()
+                                                                         : stack[index].vector_registers),
         space_(space),
         stack_(stack),
         index_(index),

@@ -19,8 +19,9 @@ class DebugLines;
 // A frame, and the debug information of its module.
 struct ArgumentFrame {
   const Registers* registers = nullptr;
-  DebugLines* debug = nullptr;  // Null: there is none.
-  std::uint64_t bias = 0;       // Address in the process - address in the debug information.
+  DebugLines* debug = nullptr;                       // Null: there is none.
+  std::uint64_t bias = 0;                            // Address in the process - address in the debug information.
+  std::span<const std::byte> vector_registers = {};  // StackPlace's
 };
 
 // The functions whose code the frame `index` of a stack is at, innermost inlined call first; with what they were called

@@ -39,7 +39,7 @@ Target own_target(const Registers& from) {
   return own;
 }
 
-NamedStack named(const walk::ThreadStack& walked, const std::vector<NamedAddress>& names,
+NamedStack named(const Target& target, const walk::ThreadStack& walked, const std::vector<NamedAddress>& names,
                  const std::shared_ptr<const Symbolizer>& texts, bool with_arguments) {
   NamedStack stack{.thread = *walked.thread, .frames = {}, .end = walked.end, .error = walked.error, .texts = texts};
   stack.frames.reserve(walked.frames.size());
@@ -49,6 +49,8 @@ NamedStack named(const walk::ThreadStack& walked, const std::vector<NamedAddress
   if (!with_arguments) return stack;
   std::vector<StackPlace> places;
   for (const NamedFrame& frame : stack.frames) places.push_back({&frame.registers, &frame.names});
+  const std::vector<std::byte> vectors = walk::vector_registers(target, *walked.thread);
+  if (!places.empty()) places.front().vector_registers = vectors;
   auto arguments = texts->arguments(places);
   for (std::size_t i = 0; i < arguments.size(); ++i) stack.frames[i].arguments = std::move(arguments[i]);
   return stack;
@@ -63,7 +65,7 @@ std::vector<NamedStack> named_stacks(const Target& target, const StackOptions& o
   std::vector<NamedStack> stacks;
   stacks.reserve(walked.threads.size());
   for (const walk::ThreadStack& thread : walked.threads)
-    stacks.push_back(named(thread, names, symbols, options.arguments));
+    stacks.push_back(named(target, thread, names, symbols, options.arguments));
   return stacks;
 }
 

@@ -152,7 +152,10 @@ class Symbolizer::Implementation {
       const std::uint64_t address = at.registers->pc().lookup();
       if (space != nullptr) place = subject_->find(address, 0);
       modules.push_back(place.name.empty() ? place.module : nullptr);
-      frames.push_back({.registers = at.registers, .debug = nullptr, .bias = address - place.number});
+      frames.push_back({.registers = at.registers,
+                        .debug = nullptr,
+                        .bias = address - place.number,
+                        .vector_registers = at.vector_registers});
     }
     return space;
   }

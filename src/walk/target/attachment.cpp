@@ -119,6 +119,13 @@ std::uint64_t Attachment::release() {
   return stood_ns_;
 }
 
+std::vector<std::byte> Attachment::vector_registers(pid_t thread) {
+  if (stopped_since_ns_ == 0) return {};
+  wanted_ = thread;
+  ask(Order::kVectors);
+  return std::move(vectors_);
+}
+
 // ---- the tracer -----------------------------------------------------------------------------------------------------
 
 Expected<void> Attachment::start_tracer() {
@@ -155,8 +162,11 @@ void* Attachment::run(void* self) {
   for (;;) {
     while (sem_wait(&attachment->asked_) != 0) {}
     bool all_go_on = true;
-    if (attachment->order_ == Order::kStop) attachment->result_ = attachment->stop_all();
-    if (attachment->order_ != Order::kStop || !attachment->result_) all_go_on = attachment->let_go();
+    const Order order = attachment->order_;
+    if (order == Order::kStop) attachment->result_ = attachment->stop_all();
+    if (order == Order::kVectors) attachment->read_vectors();
+    const bool stays = order == Order::kVectors || (order == Order::kStop && attachment->result_);
+    if (!stays) all_go_on = attachment->let_go();
     attachment->ended_ = attachment->order_ == Order::kEnd || !all_go_on;
     const bool ended = attachment->ended_;
     sem_post(&attachment->done_);
@@ -289,6 +299,13 @@ Expected<void> Attachment::read_registers() {
     threads_.push_back(thread);
   }
   return {};
+}
+
+void Attachment::read_vectors() {
+  vectors_.assign(1024, std::byte{});
+  iovec out{vectors_.data(), vectors_.size()};
+  if (::ptrace(PTRACE_GETREGSET, wanted_, NT_PRFPREG, &out) != 0) out.iov_len = 0;
+  vectors_.resize(out.iov_len);
 }
 
 // Threads that never stopped cannot be detached: false, and this thread's end, which must follow, does it for them.

@@ -1,6 +1,7 @@
 // Threads of another process held stopped (ptrace(2), PTRACE_SEIZE).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_set>
 #include <vector>
@@ -44,6 +45,9 @@ class Attachment {
   // Lets them go on. For how long the process stood, nanoseconds; 0: it did not.
   std::uint64_t release();
 
+  // A stopped thread's floating-point and vector registers, as PTRACE_GETREGSET gives NT_PRFPREG. Empty: not known.
+  [[nodiscard]] std::vector<std::byte> vector_registers(pid_t thread);
+
   [[nodiscard]] Architecture architecture() const { return architecture_; }
   [[nodiscard]] const std::vector<StoppedThread>& threads() const { return threads_; }
   // Bits of return addresses that are authentication codes, as the kernel tells (AArch64); 0: it does not.
@@ -57,7 +61,7 @@ class Attachment {
     bool gone = false;
     int signal = 0;  // what it was about to receive: handed back when it goes on
   };
-  enum class Order : std::uint8_t { kStop, kRelease, kEnd };
+  enum class Order : std::uint8_t { kStop, kVectors, kRelease, kEnd };
 
   Expected<void> start_tracer();
   void end_tracer();
@@ -70,6 +74,7 @@ class Attachment {
   [[nodiscard]] bool all_are_stopped() const;
   bool poll_stop(Held& thread) const;
   Expected<void> read_registers();
+  void read_vectors();
   [[nodiscard]] bool let_go();
 
   pid_t pid_;
@@ -84,6 +89,8 @@ class Attachment {
   std::vector<StoppedThread> threads_;
   std::uint64_t pac_mask_ = 0;
   Expected<void> result_;
+  pid_t wanted_ = 0;  // the thread whose vectors_ are wanted
+  std::vector<std::byte> vectors_;
   pthread_t tracer_{};
   bool running_ = false;  // there is a tracer to join
   bool ended_ = false;    // it takes no more orders

@@ -32,6 +32,10 @@ class LiveProcess {
   LiveProcess(const LiveProcess&) = delete;
   LiveProcess& operator=(const LiveProcess&) = delete;
   std::uint64_t release();
+  // As Attachment has them.
+  [[nodiscard]] std::vector<std::byte> vector_registers(std::uint64_t thread) {
+    return attachment_.vector_registers(static_cast<pid_t>(thread));
+  }
 
  private:
   // Names are read anew by turns: a thread gives itself one after it has begun.

@@ -16,6 +16,7 @@
 #include "os/readers.h"
 #include "walk/inside.h"
 #include "walk/target/live_process.h"
+#include "walk/target/thread_stacks.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -182,6 +183,11 @@ void LiveProcess::read_threads(Target& target) {
   }
   names_ = std::move(names);
   std::ranges::sort(target.threads, {}, &Thread::id);
+}
+
+std::vector<std::byte> vector_registers(const Target& target, const Thread& thread) {
+  const auto& live = Inside::live(target);
+  return live != nullptr ? live->vector_registers(thread.id) : std::vector<std::byte>();
 }
 
 }  // namespace walk

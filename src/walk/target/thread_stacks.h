@@ -1,6 +1,7 @@
 // The stacks of a target, with each address that is to be named once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct ThreadStacks {
 
 // Walks every thread, innermost frame first, at most `max_frames` each.
 ThreadStacks walk_all(const Target& target, std::size_t max_frames);
+
+// The vector registers of a thread of a process that stands still, as StackPlace takes them. Empty: not known.
+[[nodiscard]] std::vector<std::byte> vector_registers(const Target& target, const Thread& thread);
 
 // This thread's registers in the caller of the function on the stack whose CFA is given.
 [[nodiscard]] Registers caller_of(const void* cfa);
