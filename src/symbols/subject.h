@@ -96,7 +96,7 @@ class SpaceSubject final : public Subject {
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
   std::unordered_map<std::uint64_t, os::Descriptor> opened_;  // of modules that are not in by_id_ yet
-  Known last_unkept_;  // Of a module about which nothing may be kept.
+  Known last_unkept_;                                         // Of a module about which nothing may be kept.
   std::vector<sources::NamedFunction> functions_;
 };
 
