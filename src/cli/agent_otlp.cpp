@@ -6,6 +6,7 @@
 #include "cli/otlp_headers.h"
 #include "cli/say.h"
 #include "profiler/store/content_hash.h"
+#include "profiler/store/packed_batch.h"
 
 namespace windlass::cli {
 namespace {
@@ -38,17 +39,23 @@ Expected<std::unique_ptr<AgentOtlp>> AgentOtlp::open(const OtlpArguments& argume
 
 AgentOtlp::AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transport::OtlpCompression compression,
                      const std::string& host)
-    : compression_(compression),
-      resource_(transport::otlp_machine(host)),
+    : resource_(transport::otlp_machine(host)),
       sender_(std::move(target), say_otlp),
+      batches_(sender_, compression),
       spooled_(
-          std::move(spool), [this](const spool::SpooledBatch& batch) { return sender_.send(batch.bytes); }, say_otlp) {}
+          std::move(spool), [this](const spool::SpooledBatch& batch) { return send(batch); }, say_otlp) {}
 
 void AgentOtlp::add(const store::OwnedBatch& batch) {
-  const transport::OtlpSource source{.resource = resource_, .id = id_of(batch.id)};
-  for (const transport::OtlpPart& part : transport::otlp_parts(batch.profile, source))
-    spooled_.append(transport::pack_otlp(part.request, compression_), part.samples);
+  std::uint64_t samples = 0;
+  for (const profile::Sample& sample : batch.profile.samples) samples += sample.count;
+  spooled_.append(store::pack_batch(batch), samples);
   spooled_.notify();
+}
+
+spool::Answer AgentOtlp::send(const spool::SpooledBatch& batch) {
+  const auto unpacked = store::unpack_batch(batch.bytes);
+  if (!unpacked) return {.kind = spool::Answer::Kind::kRefused, .why = unpacked.error().text()};
+  return batches_.send(batch.sequence, unpacked->profile, {.resource = resource_, .id = id_of(unpacked->id)});
 }
 
 OtlpNumbers AgentOtlp::numbers() const {

@@ -1,4 +1,4 @@
-// Intervals of an agent on their way to an OpenTelemetry collector: encoded, kept on disk, sent on a thread of its own.
+// Intervals of an agent on their way to an OpenTelemetry collector: kept on disk, encoded, sent on a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "cli/agent_metrics.h"
 #include "cli/spooled_sender.h"
 #include "profiler/store/batch_queue.h"
-#include "profiler/transport/otlp_pack.h"
+#include "profiler/transport/otlp_batch.h"
 #include "profiler/transport/otlp_sender.h"
 
 namespace windlass::cli {
@@ -31,7 +31,7 @@ class AgentOtlp {
   [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
                                                                  const std::string& host, spool::Spool&& spool);
 
-  // Encodes the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
+  // Packs the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
   void add(const store::OwnedBatch& batch);
   // Sends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest) { spooled_.end(rest); }
@@ -42,9 +42,11 @@ class AgentOtlp {
   AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transport::OtlpCompression compression,
             const std::string& host);
 
-  transport::OtlpCompression compression_;
+  [[nodiscard]] spool::Answer send(const spool::SpooledBatch& batch);
+
   std::vector<std::pair<std::string, std::string>> resource_;
   transport::OtlpSender sender_;
+  transport::OtlpBatches batches_;
   SpooledSender spooled_;  // last: its thread uses the rest
 };
 

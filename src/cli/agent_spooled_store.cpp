@@ -22,7 +22,7 @@ bool is_away(const Error& error) { return error.code == ErrorCode::kUnreadable; 
 Expected<std::unique_ptr<AgentSpooledStore>> AgentSpooledStore::open(const std::string& place, spool::Spool&& spool) {
   auto store = opened(place);
   if (!store && !is_away(store.error())) return Failure(store.error());
-  if (!store) say_error("agent", store.error());
+  if (!store) say_error("agent: " + store::shown_place(place), store.error());
   return std::unique_ptr<AgentSpooledStore>(
       new AgentSpooledStore(std::move(spool), place, store ? *std::move(store) : nullptr));
 }
@@ -42,11 +42,14 @@ void AgentSpooledStore::add(const store::OwnedBatch& batch) {
 
 spool::Answer AgentSpooledStore::send(const spool::SpooledBatch& batch) {
   using Kind = spool::Answer::Kind;
+  const auto later = [&](const Error& error) {
+    return spool::Answer{.kind = Kind::kLater, .why = store::shown_place(place_) + ": " + text_of(error)};
+  };
   auto unpacked = store::unpack_batch(batch.bytes);
   if (!unpacked) return {.kind = Kind::kRefused, .why = unpacked.error().text()};
   if (store_ == nullptr) {
     auto again = opened(place_);
-    if (!again) return {.kind = Kind::kLater, .why = text_of(again.error())};
+    if (!again) return later(again.error());
     store_ = *std::move(again);
   }
   if (std::exchange(tried_, batch.sequence) != batch.sequence) lost_ = sender_.counters().spool.dropped_samples;
@@ -56,7 +59,9 @@ spool::Answer AgentSpooledStore::send(const spool::SpooledBatch& batch) {
   if (appended) return {};
   // A server that comes back may be another one.
   store_.reset();
-  return {.kind = store::is_final(appended.error()) ? Kind::kRefused : Kind::kLater, .why = text_of(appended.error())};
+  spool::Answer answer = later(appended.error());
+  if (store::is_final(appended.error())) answer.kind = Kind::kRefused;
+  return answer;
 }
 
 void AgentSpooledStore::add_to(StoreCounters& counters) const {

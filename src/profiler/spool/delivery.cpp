@@ -35,10 +35,10 @@ Delivery::Step Delivery::send_oldest(milliseconds& wait) {
     wait = backoff_.failed(answer.retry_after);
   } else {
     backoff_.succeeded();
-    (void)(answer.kind == Answer::Kind::kTaken ? spool_.acknowledge((*batch)->sequence)
+    (void)(answer.kind == Answer::Kind::kTaken ? spool_.acknowledge((*batch)->sequence, answer.dropped)
                                                : spool_.reject((*batch)->sequence));
   }
-  if (answer.kind == Answer::Kind::kTaken)
+  if (answer.kind == Answer::Kind::kTaken && answer.dropped == 0)
     told_.clear();
   else
     tell(answer.why);

@@ -21,8 +21,10 @@ struct Answer {
     kRefused  // the server will never take the batch, which is dropped
   };
   Kind kind = Kind::kTaken;
+  bool too_large = false;                                  // kRefused: the server may take a smaller batch
   std::optional<std::chrono::milliseconds> retry_after{};  // kLater: the server asks for so long
-  std::string why{};                                       // a sentence without its end; empty for kTaken
+  std::string why{};          // a sentence without its end; with kTaken: why samples were dropped
+  std::uint64_t dropped = 0;  // kTaken: samples of the batch that the server will never take
 };
 
 struct DeliveryCounters {
@@ -36,8 +38,8 @@ class Delivery {
   using Send = std::function<Answer(const SpooledBatch&)>;
   using Say = std::function<void(const std::string&)>;
 
-  // `spool` must outlive this. `send` is called on the thread of run(), and may take long. `say`: an answer other than
-  // kTaken, once for a row of equal ones; on the thread of run().
+  // `spool` must outlive this. `send` is called on the thread of run(), and may take long. `say`: why an answer
+  // is other than kTaken, or drops samples, once for a row of equal ones; on the thread of run().
   Delivery(Spool& spool, Send send, Say say, const BackoffLimits& limits = {})
       : spool_(spool), send_(std::move(send)), say_(std::move(say)), backoff_(limits) {}
 

@@ -131,17 +131,20 @@ Expected<std::optional<SpooledBatch>> Spool::oldest() {
   return std::optional<SpooledBatch>();
 }
 
-bool Spool::finish(std::uint64_t sequence, bool taken) {
+bool Spool::finish(std::uint64_t sequence, bool taken, std::uint64_t dropped) {
   const std::scoped_lock lock(state_->mutex);
   const auto entry = std::ranges::find(state_->waiting, sequence, &Entry::sequence);
   if (entry == state_->waiting.end()) return false;
-  if (!taken) {
+  const auto header = read_header(folder_.get(), sequence);
+  const std::uint64_t all = header && *header ? (*header)->samples : 0;
+  if (!taken || (dropped != 0 && dropped >= all)) {
     drop(entry);
     return true;
   }
-  const auto header = read_header(folder_.get(), sequence);
-  const std::uint64_t samples = header && *header ? (*header)->samples : 0;
+  const std::uint64_t samples = all - dropped;
   SpoolCounters& counters = state_->counters;
+  counters.dropped_samples += dropped;
+  counters.dropped_batches += dropped != 0 ? 1 : 0;
   counters.acknowledged_samples += samples;
   ++counters.acknowledged_batches;
   if (sequence < state_->first) {

@@ -61,10 +61,11 @@ class Spool {
   // acknowledged or rejected. Error: kSystem, the file cannot be read; try again later.
   [[nodiscard]] Expected<std::optional<SpooledBatch>> oldest();
 
-  // The server has the batch, which is deleted. False: no such batch waits.
-  bool acknowledge(std::uint64_t sequence) { return finish(sequence, true); }
+  // The server has the batch but for `dropped` samples, which no server will ever take. The batch is deleted. False: no
+  // such batch waits.
+  bool acknowledge(std::uint64_t sequence, std::uint64_t dropped = 0) { return finish(sequence, true, dropped); }
   // No server will ever take the batch: it is deleted, and counts as dropped. False: no such batch waits.
-  bool reject(std::uint64_t sequence) { return finish(sequence, false); }
+  bool reject(std::uint64_t sequence) { return finish(sequence, false, 0); }
 
   [[nodiscard]] SpoolCounters counters() const;
 
@@ -85,7 +86,7 @@ class Spool {
   [[nodiscard]] bool make_room(std::uint64_t bytes);
   void forget(const std::deque<Entry>::iterator& entry);
   void drop(const std::deque<Entry>::iterator& entry);
-  bool finish(std::uint64_t sequence, bool taken);
+  bool finish(std::uint64_t sequence, bool taken, std::uint64_t dropped);
 
   os::Descriptor folder_, lock_;
   std::unique_ptr<State> state_;

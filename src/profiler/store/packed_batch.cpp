@@ -1,5 +1,6 @@
 #include "profiler/store/packed_batch.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -77,6 +78,7 @@ void put_samples(BatchBytes& to, const profile::Profile& profile) {
   to.each(profile.events, [&](const profile::Event& it) {
     for (const std::string* text : {&it.name, &it.unit, &it.counted}) to.text(*text);
     to.number(it.period);
+    to.number(it.per_time);
   });
   to.each(profile.label_sets, [&](const std::vector<profile::Label>& set) {
     to.each(set, [&](const profile::Label& it) {
@@ -90,7 +92,14 @@ void put_samples(BatchBytes& to, const profile::Profile& profile) {
     for (const std::uint32_t number : {it.pid, it.tid, it.comm, it.event, it.labels}) to.number(number);
     to.number(it.end);
     to.number(it.certainty);
+    to.number(it.times);
+    to.number(it.first_time);
   });
+  to.each(profile.times, [&](const profile::SampleTime& it) {
+    to.number(it.begin);
+    to.number(it.lasted);
+  });
+  to.indexes(profile.roots);
   for (const std::uint64_t number : {profile.start_unix_ns, profile.duration_ns, profile.lost}) to.number(number);
   to.number(profile.shown_event);
   to.number(std::uint8_t{profile.ends_known});
@@ -135,6 +144,7 @@ void take_samples(RowReader& from, profile::Profile& profile) {
     profile::Event it;
     for (std::string* text : {&it.name, &it.unit, &it.counted}) *text = from.text();
     it.period = from.u64();
+    it.per_time = from.u64();
     return it;
   });
   take_each(from, profile.label_sets, [&] {
@@ -149,12 +159,41 @@ void take_samples(RowReader& from, profile::Profile& profile) {
     for (std::uint32_t* number : {&it.pid, &it.tid, &it.comm, &it.event, &it.labels}) *number = from.u32();
     it.end = from.u8();
     it.certainty = from.u8();
+    it.times = from.u32();
+    it.first_time = from.u64();
     return it;
   });
+  take_each(from, profile.times, [&] { return profile::SampleTime{.begin = from.u64(), .lasted = from.u64()}; });
+  profile.roots = from.numbers<std::uint32_t>();
   for (std::uint64_t* number : {&profile.start_unix_ns, &profile.duration_ns, &profile.lost}) *number = from.u64();
   profile.shown_event = from.u32();
   profile.ends_known = from.u8() != 0;
   profile.comments = from.texts();
+}
+
+bool names_what_is_there(const profile::Profile& profile) {
+  const auto is_or_none = [](std::uint32_t index, const auto& list) {
+    return index == profile::kNone || index < list.size();
+  };
+  const auto is_line = [&](const profile::Line& line) { return is_or_none(line.function, profile.functions); };
+  const auto is_location = [&](const profile::Location& it) {
+    return is_or_none(it.module, profile.modules) && std::ranges::all_of(it.lines, is_line);
+  };
+  const auto is_label = [&](const profile::Label& it) {
+    return it.key < profile.strings.size() && it.value < profile.strings.size();
+  };
+  const auto is_sample = [&](const profile::Sample& it) {
+    return is_or_none(it.comm, profile.strings) && it.event < profile.events.size() &&
+           it.labels < profile.label_sets.size() && it.first_time <= profile.times.size() &&
+           it.times <= profile.times.size() - it.first_time &&
+           std::ranges::all_of(it.locations, [&](std::uint32_t at) { return at < profile.locations.size(); });
+  };
+  return profile.shown_event < profile.events.size() && !profile.label_sets.empty() &&
+         (profile.roots.empty() || profile.roots.size() == profile.label_sets.size()) &&
+         std::ranges::all_of(profile.roots, [&](std::uint32_t at) { return is_or_none(at, profile.strings); }) &&
+         std::ranges::all_of(profile.locations, is_location) &&
+         std::ranges::all_of(profile.label_sets, [&](const auto& set) { return std::ranges::all_of(set, is_label); }) &&
+         std::ranges::all_of(profile.samples, is_sample);
 }
 
 }  // namespace
@@ -189,8 +228,7 @@ Expected<OwnedBatch> unpack_batch(std::string_view bytes) {
     *number = from.u64();
   take_names(from, batch.profile);
   take_samples(from, batch.profile);
-  const profile::Profile& profile = batch.profile;
-  if (!from.is_good() || from.has_more() || profile.shown_event >= profile.events.size() || profile.label_sets.empty())
+  if (!from.is_good() || from.has_more() || !names_what_is_there(batch.profile))
     return fail(ErrorCode::kMalformed, kNoPackedBatch, 0);
   return batch;
 }

@@ -9,12 +9,12 @@
 
 namespace windlass::store {
 
-// All that a store keeps of a batch. Times of samples, the roots of stacks and Module::open_path are left out.
+// All of a batch but Module::open_path.
 // O(bytes).
 [[nodiscard]] Expected<std::string> pack_batch(const OwnedBatch& batch);
 
 // Errors: kMalformed or kTruncated: not of pack_batch(). kLimit: longer than 1 GiB. kUnsupported: of another version.
-// Indexes are those that were packed: append() checks them.
+// All indexes are within their lists.
 [[nodiscard]] Expected<OwnedBatch> unpack_batch(std::string_view bytes);
 
 }  // namespace windlass::store

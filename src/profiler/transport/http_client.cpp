@@ -99,6 +99,16 @@ std::string url_shown(std::string_view url) {
   return std::string(url.substr(0, begin)).append(url.substr(host, end - host));
 }
 
+std::string host_and_port(std::string_view url) {
+  const bool is_tls = url.starts_with("https://");
+  const std::string shown = url_shown(url);
+  const std::size_t begin = shown.find("://") == std::string::npos ? 0 : shown.find("://") + 3;
+  std::string place = shown.substr(begin, shown.find_first_of("/?#", begin) - begin);
+  const std::size_t colon = place.rfind(':');
+  const bool has_port = colon != std::string::npos && place.find(']', colon) == std::string::npos;
+  return has_port ? place : place.append(is_tls ? ":443" : ":80");
+}
+
 Expected<std::string> read_secret(const std::string& path) {
   const os::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return fail(ErrorCode::kSystem, "cannot open the file of a secret", 0, errno);
@@ -152,29 +162,33 @@ Failure curl_failure(int code) {
     const char* what;
   };
   static constexpr auto kTexts = std::to_array<Text>({
-      {2, "libcurl cannot start"},
+      {1, "the server does not speak HTTP. Way out: check the port"},
+      {2, "libcurl cannot start. Way out: install the package libcurl4 anew"},
       {5, "the host of the proxy is not known. Way out: the variable https_proxy or http_proxy"},
       {6, "the host is not known. Way out: the URL, or the name server"},
       {7, "no connection. Way out: start the server, or check the address and the port"},
-      {16, "the server broke HTTP/2"},
-      {18, "the connection was closed before the answer was whole"},
-      {22, "the server refused"},
-      {26, "the request could not be read"},
-      {27, "out of memory"},
-      {28, "no whole answer in time"},
+      {16, "the server broke HTTP/2. Way out: check that the server speaks gRPC at this port"},
+      {18, "the connection was closed before the answer was whole. Way out: the server's log"},
+      {26, "the request could not be read. Way out: free memory"},
+      {27, "out of memory. Way out: free memory"},
+      {28, "no whole answer in time. Way out: a longer timeout, or the server's log"},
       {35, "TLS failed. Way out: check that the server speaks TLS at this port"},
-      {52, "the connection was closed without an answer"},
-      {55, "the connection was closed while the request was sent"},
-      {56, "the connection broke before the answer was whole"},
-      {58, "the client's certificate or its key cannot be used"},
+      {52, "the connection was closed without an answer. Way out: the server's log"},
+      {55, "the connection was closed while the request was sent. Way out: the server's log"},
+      {56, "the connection broke before the answer was whole. Way out: the server's log"},
+      {58, "the client's certificate or its key cannot be used. Way out: name the PEM files of both"},
       {60, "the server's certificate is not trusted. Way out: name the file of its CA"},
-      {77, "the file of the CA's certificates cannot be read"},
-      {83, "the server's certificate is not of this issuer"},
-      {92, "the server broke a stream of HTTP/2"},
+      {77, "the file of the CA's certificates cannot be read. Way out: name a PEM file"},
+      {83, "the server's certificate is not of this issuer. Way out: name the file of its CA"},
+      {92, "the server broke a stream of HTTP/2. Way out: the server's log"},
+      {97, "the proxy refused. Way out: the variable https_proxy or http_proxy"},
+      {98, "the server wants a certificate of the client. Way out: name the PEM files of the certificate and its key"},
   });
   const auto* known = std::ranges::find(kTexts, code, &Text::code);
-  return fail(ErrorCode::kUnreadable, known != kTexts.end() ? known->what : "libcurl failed", 0,
-              static_cast<std::uint64_t>(code));
+  return fail(
+      ErrorCode::kUnreadable,
+      known != kTexts.end() ? known->what : "libcurl failed. Way out: see the number in the manual page libcurl-errors",
+      0, static_cast<std::uint64_t>(code));
 }
 
 }  // namespace windlass::transport

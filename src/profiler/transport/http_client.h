@@ -67,6 +67,8 @@ class HttpClient {
 
 // Without user, password and query: what messages may show.
 [[nodiscard]] std::string url_shown(std::string_view url);
+// "db.example:443" of a URL of http or https.
+[[nodiscard]] std::string host_and_port(std::string_view url);
 // An error says what is wrong with it.
 [[nodiscard]] Expected<void> check_url(std::string_view url);
 

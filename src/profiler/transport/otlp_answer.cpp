@@ -126,11 +126,15 @@ std::string from_base64(std::string_view text) {
 OtlpResult later(std::string why, std::optional<milliseconds> retry = {}) {
   return {.answer = {.kind = Kind::kLater, .retry_after = retry, .why = std::move(why)}};
 }
-OtlpResult refused(std::string why) { return {.answer = {.kind = Kind::kRefused, .why = std::move(why)}}; }
+OtlpResult refused(std::string why, bool too_large = false) {
+  return {.answer = {.kind = Kind::kRefused, .too_large = too_large, .why = std::move(why)}};
+}
 
 std::string with_message(std::string sentence, std::string_view message) {
   return message.empty() ? sentence : sentence.append(": ").append(remark_of(message));
 }
+
+constexpr int kContentTooLarge = 413;
 
 bool is_retried(int http_status) {
   return http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
@@ -139,7 +143,7 @@ bool is_retried(int http_status) {
 OtlpResult result_of_status(const HttpAnswer& answer, std::string_view message,
                             std::chrono::system_clock::time_point now) {
   std::string why = with_message(fmt::format("the server answers {}", answer.status), message);
-  if (!is_retried(answer.status)) return refused(std::move(why));
+  if (!is_retried(answer.status)) return refused(std::move(why), answer.status == kContentTooLarge);
   return later(std::move(why), spool::parse_retry_after(answer.field("retry-after"), now));
 }
 
@@ -182,7 +186,7 @@ OtlpResult result_of_grpc(const HttpAnswer& answer, std::chrono::system_clock::t
                             kLoss = 15;
   const bool retried = code == kCancelled || code == kDeadline || code == kAborted || code == kRange || code == kAway ||
                        code == kLoss || (code == kExhausted && status.retry);
-  return retried ? later(std::move(why), status.retry) : refused(std::move(why));
+  return retried ? later(std::move(why), status.retry) : refused(std::move(why), code == kExhausted);
 }
 
 std::string percent_decoded(std::string_view text) {

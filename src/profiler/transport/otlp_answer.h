@@ -19,10 +19,11 @@ struct OtlpResult {
   std::string remark{};        // why, or a warning
 };
 
-// OTLP 1.11: 429, 502, 503 and 504 are tried again. An answer of 200 that is none of OTLP counts as not taken.
+// OTLP 1.11: 429, 502, 503 and 504 are tried again. 413: the request is too large. An answer of 200 that is
+// none of OTLP counts as not taken.
 [[nodiscard]] OtlpResult result_of_http(const HttpAnswer& answer, std::chrono::system_clock::time_point now);
 // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS are tried again, and
-// RESOURCE_EXHAUSTED that comes with a RetryInfo.
+// RESOURCE_EXHAUSTED that comes with a RetryInfo. Without a RetryInfo the request may be too large for the server.
 [[nodiscard]] OtlpResult result_of_grpc(const HttpAnswer& answer, std::chrono::system_clock::time_point now);
 
 // "a%20b" of the header grpc-message, or of a list of headers: "a b".

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "profiler/transport/otlp_request.h"
 #include "windlass/error.h"
@@ -24,14 +23,6 @@ enum class OtlpCompression : std::uint8_t { kNone, kGzip, kZstd };
 
 // Receivers of gRPC take 4 MiB unless told otherwise.
 inline constexpr std::size_t kMostOtlpBytes = std::size_t{7} << 19;  // 3.5 MiB, uncompressed
-
-struct OtlpPart {
-  std::string request;  // not compressed
-  std::uint64_t samples = 0;
-};
-// The whole profile in requests of at most `most_bytes`; a request of one sample may be larger.
-[[nodiscard]] std::vector<OtlpPart> otlp_parts(const profile::Profile& profile, const OtlpSource& source,
-                                               std::size_t most_bytes = kMostOtlpBytes);
 
 // By libzstd, at level 3. windlass-static has none.
 [[nodiscard]] Expected<std::string> pack_zstd(std::string_view bytes);

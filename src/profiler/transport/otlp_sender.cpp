@@ -25,9 +25,9 @@ bool is_before_sending(std::uint64_t curl_code) {
 const char* name_of(OtlpCompression how) { return how == OtlpCompression::kGzip ? "gzip" : "zstd"; }
 
 // Libcurl's number is no place in a file.
-std::string text_of(const Error& error) {
+std::string text_of(const Error& error, const std::string& url) {
   if (error.code != ErrorCode::kUnreadable) return error.text();
-  return std::string(error.what).append(" (libcurl ").append(std::to_string(error.detail)).append(")");
+  return fmt::format("{}: {} (libcurl {})", host_and_port(url), error.what, error.detail);
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ spool::Answer OtlpSender::send(std::string_view packed) {
         (answer.error().code == ErrorCode::kUnreadable && !is_before_sending(answer.error().detail)) ||
         answer.error().code == ErrorCode::kLimit;
     if (was_sent) ++unsure_;
-    return {.kind = spool::Answer::Kind::kLater, .why = text_of(answer.error())};
+    return {.kind = spool::Answer::Kind::kLater, .why = text_of(answer.error(), target_.place.url)};
   }
   const auto now = std::chrono::system_clock::now();
   OtlpResult result = target_.place.is_grpc ? result_of_grpc(*answer, now) : result_of_http(*answer, now);

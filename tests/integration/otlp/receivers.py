@@ -48,7 +48,9 @@ class Receiver:
 
 
 class HttpReceiver(Receiver):
-    def __init__(self, script=(), port=0, tls=None):
+    """`limit`: bytes of a request, as unpacked. A larger one is answered 413."""
+
+    def __init__(self, script=(), port=0, tls=None, limit=None):
         super().__init__(script)
         receiver = self
 
@@ -76,6 +78,10 @@ class HttpReceiver(Receiver):
                     self.close_connection = True
                     return
                 body = unpacked(self.rfile.read(length), self.headers.get("Content-Encoding"))
+                if limit and len(body) > limit:
+                    receiver.keep(otlp.Request(), False)
+                    self.answer(413)
+                    return
                 request = otlp.Request.FromString(body)
                 receiver.headers.append((self.path, dict(self.headers), len(body)))
                 taken = act in ("ok", "close") or act[0] in ("reject", "slow")
@@ -125,9 +131,12 @@ class HttpReceiver(Receiver):
 
 
 class GrpcReceiver(Receiver):
-    def __init__(self, script=(), port=0, tls=None):
+    """`limit`: bytes of a request. grpcio answers a larger one RESOURCE_EXHAUSTED."""
+
+    def __init__(self, script=(), port=0, tls=None, limit=-1):
         super().__init__(script)
-        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4),
+                                  options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", limit)])
         handler = grpc.unary_unary_rpc_method_handler(self.export, request_deserializer=otlp.Request.FromString,
                                                       response_serializer=otlp.Response.SerializeToString)
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": handler}),))

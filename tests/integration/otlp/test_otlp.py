@@ -10,6 +10,7 @@ import concurrent.futures
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -154,10 +155,11 @@ class Fields(unittest.TestCase):
 class Agent:
     """An agent that has ended, or runs."""
 
-    def __init__(self, folder, url, *options, seconds=3, command=None, wait=True, environment=None):
+    def __init__(self, folder, url, *options, seconds=3, command=None, wait=True, environment=None, rate=97,
+                 interval=1, busy=BUSY):
         self.process = subprocess.Popen(
-            [command or COMMAND, "agent", *(("--otlp", url) if url else ()), "--otlp-spool", folder + "/spool", "--interval", "1", "-F", "97", "--duration",
-             str(seconds), *options, "--", "sh", "-c", BUSY], stderr=subprocess.PIPE, text=True,
+            [command or COMMAND, "agent", *(("--otlp", url) if url else ()), "--otlp-spool", folder + "/spool", "--interval", str(interval), "-F", str(rate),
+             "--duration", str(seconds), *options, "--", "sh", "-c", busy], stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(environment or {})})
         if wait:
             self.end()
@@ -266,11 +268,37 @@ class Faults(unittest.TestCase):
                 self.assertEqual(samples_in(receiver.taken)[0], agent.sent)
                 self.assertIn("not now", agent.text)
 
-    def test_exhausted_without_a_time_is_refused(self):
-        receiver = self.receive("grpc", [("status", grpc.StatusCode.RESOURCE_EXHAUSTED, None)])
-        agent = Agent(self.folder, receiver.url(), seconds=2)
-        self.assertEqual(agent.status, 3)
-        self.assertIn("RESOURCE_EXHAUSTED", agent.text)
+    def test_a_batch_that_is_too_large_is_sent_in_parts(self):
+        # Many programs with long names make requests beyond what is never halved.
+        for i in range(20):
+            shutil.copy("/bin/sh", f"{self.folder}/{i:0200}")
+        options = "--otlp-compression", "none"
+        many = {"rate": 997, "interval": 3, "busy": f"cd {self.folder}; for i in 0*; do timeout 9 ./$i -c '{BUSY}' 2>/dev/null & done; {BUSY}"}
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                free = self.receive(kind)
+                whole = Agent(self.folder, free.url(), *options, **many)
+                self.all_sent_once(whole, free)
+                largest = max(one[2] for one in free.headers)
+                self.assertGreater(largest, 10000)
+                receiver = self.receive(kind, limit=largest // 2)
+                agent = Agent(self.folder, receiver.url(), *options, **many)
+                self.assertEqual((agent.status, agent.sent), (0, agent.all), agent.text)
+                self.assertEqual(samples_in(receiver.taken), (agent.all, agent.all), agent.text)
+                self.assertGreater(len(receiver.taken), agent.batches)
+                self.assertLessEqual(max(one[2] for one in receiver.headers), largest // 2)
+
+    def test_what_is_too_large_in_parts_is_dropped_and_said(self):
+        says = {"http": "the server answers 413", "grpc": "the server answers RESOURCE_EXHAUSTED"}
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                receiver = self.receive(kind, limit=500)
+                agent = Agent(self.folder, receiver.url(), seconds=2)
+                self.assertEqual((agent.status, agent.sent), (3, 0), agent.text)
+                dropped = int(re.search(r"(\d+) samples of \d+ batches were dropped", agent.text).group(1))
+                self.assertEqual(dropped, agent.all, agent.text)
+                self.assertIn(says[kind], agent.text)
+                self.assertEqual(receiver.taken, [])
 
     def test_partial_success_is_counted(self):
         for kind in KINDS:

@@ -96,6 +96,21 @@ TEST(Spool, RestartsWithWhatWaits) {
   EXPECT_EQ(take_all(spool), (Texts{"b", "c", "d"}));
 }
 
+TEST(Spool, CountsWhatTheServerDoesNotTakeOfABatch) {
+  const SpoolFolder folder;
+  auto spool = folder.open();
+  for (const char* text : {"a", "b"}) appended(spool, text, 10);
+  EXPECT_TRUE(spool.acknowledge((*spool.oldest())->sequence, 3));
+  EXPECT_EQ(spool.counters().acknowledged_samples, 7u);
+  EXPECT_EQ(spool.counters().acknowledged_batches, 1u);
+  EXPECT_EQ(spool.counters().dropped_samples, 3u);
+  EXPECT_EQ(spool.counters().dropped_batches, 1u);
+  EXPECT_TRUE(spool.acknowledge((*spool.oldest())->sequence, 10));
+  EXPECT_EQ(spool.counters().acknowledged_batches, 1u) << "nothing of it was taken";
+  EXPECT_EQ(spool.counters().dropped_samples, 13u);
+  EXPECT_EQ(spool.counters().batches, 0u);
+}
+
 // A server may tell repeated batches by their sequence.
 TEST(Spool, SequencesRiseThoughNothingWaited) {
   const SpoolFolder folder;

@@ -161,6 +161,21 @@ TEST(HttpClient, ShowsNoCredentials) {
   EXPECT_EQ(url_shown("grpc://u@h:4317"), "grpc://h:4317");
 }
 
+TEST(HttpClient, NamesHostAndPort) {
+  EXPECT_EQ(host_and_port("http://a:b@db.example:8123/x?y"), "db.example:8123");
+  EXPECT_EQ(host_and_port("https://db.example"), "db.example:443");
+  EXPECT_EQ(host_and_port("http://db.example/x:1"), "db.example:80");
+  EXPECT_EQ(host_and_port("http://[::1]/"), "[::1]:80");
+  EXPECT_EQ(host_and_port("http://[::1]:90/"), "[::1]:90");
+}
+
+TEST(HttpClient, EachErrorNamesTheWayOut) {
+  for (int code = 1; code < 100; ++code) {
+    const Error error = curl_failure(code).error();
+    EXPECT_NE(std::string_view(error.what).find(". Way out: "), std::string_view::npos) << error.text();
+  }
+}
+
 TEST(HttpClient, ReadsSecrets) {
   const std::string path = testing::TempDir() + "windlass_secret";
   const auto secret_of = [&](std::string_view text) {
