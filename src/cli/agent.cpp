@@ -277,11 +277,12 @@ struct Recording {
 // Into `way`; false: what the error is has been said.
 template <typename Way>
 bool take_way(Expected<std::unique_ptr<Way>> opened, const std::string& place, std::unique_ptr<Way>& way) {
-  if (opened)
-    way = *std::move(opened);
-  else
+  if (!opened) {
     say_error(place, opened.error());
-  return opened.has_value();
+    return false;
+  }
+  way = *std::move(opened);
+  return true;
 }
 
 // Nothing: said.

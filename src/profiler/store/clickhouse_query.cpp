@@ -330,7 +330,7 @@ class StackReader {
       ++found;
     }
     if (found != sets_.size()) return fail(ErrorCode::kMalformed, kNoSuchLabels, 0);
-    made_.comments.push_back("hosts and threads were added up");
+    made_.comments.emplace_back("hosts and threads were added up");
     return {};
   }
 
