@@ -71,9 +71,8 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto found = recorder->find_allocators(); !found) return std::unexpected(found.error());
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
-  auto writers = std::async(std::launch::async, [] { return RegisterWriters(); });
+  recorder->writers_ = std::async(std::launch::async, [] { return RegisterWriters(); }).share();
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
-  recorder->writers_.emplace(writers.get());
   recorder->make_parts();
   return recorder;
 }
@@ -190,7 +189,7 @@ void Recorder::make_parts() {
       [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); },
       [this](const wl_learned_key& key, const wl_learned& lesson) { source_.samples->teach(key, lesson); });
   intake_->set_budget(budget_);
-  intake_->set_writers(*writers_);
+  intake_->set_writers(writers_);
   if (allocation_probes_ && allocation_probes_->follows_blocks())
     intake_->set_in_use(events_.allocated, events_.in_use);
   process_labels_ = std::make_unique<ProcessLabels>(options_.labels, container_places());

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "profiler/kernel/register_writers.h"
@@ -55,8 +57,8 @@ class SampleIntake {
     thread_labels_ = &of_threads;
   }
 
-  // A sample that they were writing in has its innermost frame alone; they must outlive this.
-  void set_writers(const RegisterWriters& writers) { writers_ = &writers; }
+  // A sample that they were writing in has its innermost frame alone. The first sample of the kernel waits for them.
+  void set_writers(std::shared_future<RegisterWriters> writers) { writers_ = std::move(writers); }
 
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
@@ -131,14 +133,14 @@ class SampleIntake {
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
   // Are the thread's registers of two states? Nothing but the program counter is of use then.
   [[nodiscard]] bool is_half_written(std::span<const std::uint64_t> kernel) const {
-    return writers_ != nullptr && writers_->were_writing(kernel);
+    return writers_.valid() && !kernel.empty() && writers_.get().were_writing(kernel);
   }
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
-  const RegisterWriters* writers_ = nullptr;
+  std::shared_future<RegisterWriters> writers_;
   TimeLine* times_ = nullptr;
   std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
   std::vector<wl_stack_key> in_use_keys_;

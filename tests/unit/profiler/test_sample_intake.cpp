@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include <fmt/format.h>
 
@@ -132,9 +133,10 @@ TEST_F(SampleIntakeTest, AStackOfHalfWrittenRegistersIsItsInnermostFrame) {
   ASSERT_TRUE(table.scan(10, 1));
   const std::string path = testing::TempDir() + fmt::format("windlass-writers-{}", ::getpid());
   std::ofstream(path) << "1200 T setup_rt_frame\n1240 T other\n";
-  const RegisterWriters writers(path);
+  std::promise<RegisterWriters> writers;
+  writers.set_value(RegisterWriters(path));
   std::filesystem::remove(path);
-  intake.set_writers(writers);
+  intake.set_writers(writers.get_future().share());
   EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));
   EXPECT_TRUE(take_stack(1, 3, 0, 2, 0x1244));
   EXPECT_TRUE(take_raw(0x1000, {0x1238}, {}));
