@@ -23,12 +23,14 @@ NOINLINE int many(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_
 }
 
 NOINLINE long wides(wide a, uwide b, wide c, wide d, uwide e) {
-  long r = many(-128, 255, -32768, 65535, -2147483647 - 1, 4294967295u, INT64_MIN, UINT64_MAX, one != 0, '\n', one == 0);
+  long r =
+      many(-128, 255, -32768, 65535, -2147483647 - 1, 4294967295u, INT64_MIN, UINT64_MAX, one != 0, '\n', one == 0);
   return r + (long)a + (long)(b >> 64) + (long)c + (long)d + (long)e + sink;
 }
 
 NOINLINE long enough(long a, long b, long c, long d, long e, long f, long g, short h, signed char i, wide j) {
-  long r = wides(-(wide)one, ~(uwide)0, (wide)one << 100, -((wide)1 << 126) * 2, (uwide)12345678901234567890u * 1000000007u);
+  long r =
+      wides(-(wide)one, ~(uwide)0, (wide)one << 100, -((wide)1 << 126) * 2, (uwide)12345678901234567890u * 1000000007u);
   return r + a * b + c * d + e * f + g + h + i + (long)j + sink;
 }
 

@@ -59,8 +59,8 @@ NOINLINE long library(std::pair<int, double> p, std::string_view v, std::array<i
   return p.first + long(v.size()) + a[1] + w[0] + o.value_or(0) + (n == nullptr) + sink;
 }
 
-NOINLINE long references(int& a, const double& b, bool&& c, shop::Left& l, const shop::Both& both, const char (&text)[4],
-                         int* const& pointer, long& deep) {
+NOINLINE long references(int& a, const double& b, bool&& c, shop::Left& l, const shop::Both& both,
+                         const char (&text)[4], int* const& pointer, long& deep) {
   std::vector<int> w{5, 6};
   long r = library({1, 2.5}, "view", {7, 8, 9}, w, 11, nullptr);
   return r + a + long(b) + c + l.l + both.own + text[0] + *pointer + deep + w[1] + sink;

@@ -22,7 +22,8 @@ NOINLINE static void stop(void) {
   for (;;) pause();
 }
 
-NOINLINE int texts(const char* a, char* b, text c, unsigned char* d, signed char* e, const char* none, const char* empty) {
+NOINLINE int texts(const char* a, char* b, text c, unsigned char* d, signed char* e, const char* none,
+                   const char* empty) {
   stop();
   return a[0] + b[0] + c[0] + d[0] + e[0] + (none != 0) + empty[0] + sink;
 }
@@ -31,7 +32,8 @@ NOINLINE int pointers(void* v, const void* cv, int* i, char** strings, struct en
                       wchar_t* w, uint16_t* u, ptrdiff_t p, size_t z) {
   char local[] = "local \"quoted\" back\\slash";
   int r = texts("plain", local, "text", (unsigned char*)"unsigned", (signed char*)"signed", 0, "");
-  return r + (v != 0) + (cv != 0) + *i + strings[0][0] + s->key[0] + (f != 0) + (int)w[0] + u[0] + (int)p + (int)z + local[0];
+  return r + (v != 0) + (cv != 0) + *i + strings[0][0] + s->key[0] + (f != 0) + (int)w[0] + u[0] + (int)p + (int)z +
+         local[0];
 }
 
 NOINLINE int entries(struct entry e, struct entry* p, char last, unsigned char byte) {
