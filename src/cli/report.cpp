@@ -238,7 +238,8 @@ int run_report(ReportArguments& options) {
   // The profile says which files to open.
   if (options.annotate.wanted() || options.pdb.wanted() || std::getenv("_NT_SYMBOL_PATH") != nullptr)
     os::use_readers(os::Readers::start());
-  const auto first = choose(options, options.diff ? files.first(1) : files, status);
+  // Never freed: a large profile has millions of pieces, and the process ends.
+  static const auto& first = *new std::optional(choose(options, options.diff ? files.first(1) : files, status));
   if (!first) return status;
   if (options.annotate.wanted() &&
       !find_function(first->profile, first->subject, first->value, options.annotate.function))

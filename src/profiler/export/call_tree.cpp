@@ -75,17 +75,18 @@ class CallTree::Paths {
 };
 
 CallTree::CallTree(const profile::Profile& profile, Frames& frames, profile::ValueType type, std::uint32_t pid) {
-  DistinctStacks distinct(profile, type);
-  if (pid == kNone) distinct.add_all(profile.samples);
-  for (const Sample& sample : profile.samples)
-    if (pid != kNone && sample.pid == pid) distinct.add(sample);
   nodes_.emplace_back();
   Paths paths;
   std::vector<std::uint32_t> path;
-  for (const auto& stack : distinct.stacks()) {
-    frames.path_of(*stack.sample, path);
-    nodes_[node_of(path, paths)].self += stack.weight;
-    count_functions(path, stack.weight);
+  for (std::size_t i = 0; i < profile.samples.size(); ++i) {
+    prefetch_stack(profile.samples, i);
+    const Sample& sample = profile.samples[i];
+    if (pid != kNone && sample.pid != pid) continue;
+    const std::uint64_t weight = weight_of(profile, sample, type);
+    if (weight == 0) continue;
+    frames.path_of(sample, path);
+    nodes_[node_of(path, paths)].self += weight;
+    count_functions(path, weight);
   }
   functions_.resize(frames.size());
   add_totals_and_sort(frames);
@@ -175,7 +176,8 @@ std::vector<std::uint32_t> functions_by_self(const Frames& frames, const CallTre
   const auto& counts = tree.functions();
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < frames.size(); ++id)
-    if (frames[id].kind != FrameKind::kComm && frames[id].kind != FrameKind::kTruncated && counts[id].total != 0)
+    if (const FrameKind kind = frames.kind_of(id);
+        kind != FrameKind::kComm && kind != FrameKind::kTruncated && counts[id].total != 0)
       order.push_back(id);
   const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(sorted, order.size()));
   std::partial_sort(order.begin(), end, order.end(), [&](std::uint32_t a, std::uint32_t b) {

@@ -39,8 +39,7 @@ struct Totals {
   return totals_of(profile, shown_by_default(profile));
 }
 
-// Node 0 is the root. Below it are the paths of Frames::path_of(). Equal stacks are merged before insertion: O(samples
-// + distinct stacks x depth).
+// Node 0 is the root. Below it are the paths of Frames::path_of(). O(samples x depth).
 class CallTree {
  public:
   // The weights of samples are the values of `type`. `pid`: of this process's samples alone; kNone: of all.

@@ -27,8 +27,8 @@ Expected<void> write_csv(const profile::Profile& profile, TextWriter& out, profi
     const Frame& frame = frames[id];
     const auto& count = tree.functions()[id];
     out.text(fmt::format("{},{},{},{},{},{},{},{}\n", count.self, count.total, unit, csv_cell(frame.name),
-                         frame.modules.empty() ? "" : csv_cell(profile.modules[frame.module].path),
-                         frame.modules.size(), csv_cell(frame.file),
+                         frame.modules().empty() ? "" : csv_cell(profile.modules[frame.module].path),
+                         frame.modules().size(), csv_cell(frame.file),
                          frame.line != 0 ? std::to_string(frame.line) : ""));
   }
   return out.finish();

@@ -94,7 +94,7 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
     Both& both = all[function_key(profile, frame)];
     (is_a ? both.difference.in_a : both.difference.in_b) = true;
-    for (const std::uint32_t module : frame.modules) {
+    for (const std::uint32_t module : frame.modules()) {
       auto& modules = both.difference.modules;
       const std::string& path = profile.modules[module].path;
       if (std::ranges::find(modules, path) == modules.end()) modules.push_back(path);

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <map>
+#include <tuple>
+
+#include "profiler/export/stacks.h"
 
 namespace windlass::exporter {
 
@@ -28,6 +32,18 @@ std::string hexadecimal(std::string_view before, std::uint64_t number) {
   return all.append(text, static_cast<std::size_t>(end - text));
 }
 
+// What names the location where nothing else does.
+std::uint64_t offset_of(const profile::Profile& profile, const profile::Location& location) {
+  const bool has_begin = location.module < profile.modules.size() && location.function_begin != 0;
+  return has_begin ? location.function_begin : location.address;
+}
+
+std::string name_of_offset(const profile::Profile& profile, std::uint32_t module, std::uint64_t offset) {
+  if (module >= profile.modules.size()) return hexadecimal({}, offset);
+  if (profile.modules[module].path == "[anon]") return kJit;
+  return hexadecimal(module_name(profile.modules[module]), offset);
+}
+
 }  // namespace
 
 std::string_view module_name(const profile::Module& module) {
@@ -39,27 +55,25 @@ std::string_view module_name(const profile::Module& module) {
 }
 
 std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location) {
-  if (location.module >= profile.modules.size()) return hexadecimal({}, location.address);
-  if (profile.modules[location.module].path == "[anon]") return kJit;
-  const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
-  return hexadecimal(module_name(profile.modules[location.module]), offset);
+  return name_of_offset(profile, location.module, offset_of(profile, location));
 }
 
 std::string module_text(const profile::Profile& profile, const Frame& frame) {
-  if (frame.modules.empty()) return {};
-  const std::string_view first = module_name(profile.modules[frame.modules.front()]);
-  return frame.modules.size() == 1 ? std::string(first) : fmt::format("{} +{}", first, frame.modules.size() - 1);
+  const auto modules = frame.modules();
+  if (modules.empty()) return {};
+  const std::string_view first = module_name(profile.modules[modules.front()]);
+  return modules.size() == 1 ? std::string(first) : fmt::format("{} +{}", first, modules.size() - 1);
 }
 
 Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {
   std::fill(std::begin(ends_), std::end(ends_), kNone);
   first_.reserve(profile.locations.size() + 1);
-  std::vector<Unnamed> recent(kRecentUnnamed);
+  find_files();
   for (const auto& location : profile.locations) {
     first_.push_back(ids_.size());
     for (const auto& line : location.lines)
       if (line.function < profile.functions.size()) ids_.push_back(of_line(location, line));
-    if (ids_.size() == first_.back()) ids_.push_back(of_unnamed(location, recent));
+    if (ids_.size() == first_.back()) ids_.push_back(of_unnamed(location));
   }
   first_.push_back(ids_.size());
   settle_modules();
@@ -81,43 +95,47 @@ FunctionKey function_key(const profile::Profile& profile, const Frame& frame) {
 bool Frames::is_of_module(const Frame& frame) { return frame.kind == FrameKind::kUnnamed && frame.name != kJit; }
 
 bool Frames::is_same(const Frame& a, const Frame& b) const {
-  return a.kind == b.kind && a.name == b.name && is_kernel(a.module) == is_kernel(b.module) &&
-         (!is_of_module(a) || is_same_file(a.module, b.module));
-}
-
-// A file may be mapped in several ways.
-bool Frames::is_same_file(std::uint32_t a, std::uint32_t b) const {
-  if (a == b || a >= profile_.modules.size() || b >= profile_.modules.size()) return a == b;
-  return profile_.modules[a].path == profile_.modules[b].path &&
-         profile_.modules[a].build_id == profile_.modules[b].build_id;
+  return a.kind == b.kind && a.name == b.name && is_kernel(a.module) == is_kernel(b.module);
 }
 
 std::uint32_t Frames::intern(Frame frame) {
   if (frames_.size() * 2 >= slots_.size()) grow();
-  auto hash = static_cast<std::uint32_t>(std::hash<std::string_view>()(frame.name));
-  if (is_of_module(frame) && frame.module < profile_.modules.size())
-    hash +=
-        static_cast<std::uint32_t>(std::hash<std::string_view>()(profile_.modules[frame.module].path)) * 0x9e3779b9u;
+  const auto hash = static_cast<std::uint32_t>(std::hash<std::string_view>()(frame.name));
   std::size_t at = hash & (slots_.size() - 1);
   for (; slots_[at].id != kNone; at = (at + 1) & (slots_.size() - 1)) {
     const std::uint32_t id = slots_[at].id;
     if (slots_[at].hash != hash || !is_same(frames_[id], frame)) continue;
-    if (frame.module < profile_.modules.size() && frame.module != frames_[id].module)
-      modules_seen_.emplace_back(id, frame.module);
+    add_module(id, frame.module);
     return id;
   }
   const auto id = static_cast<std::uint32_t>(frames_.size());
   slots_[at] = {hash, id};
-  if (frame.module < profile_.modules.size()) modules_seen_.emplace_back(id, frame.module);
+  if (frame.module >= profile_.modules.size()) frame.module = kNone;
   frames_.push_back(std::move(frame));
   return id;
+}
+
+// Another module of a frame.
+void Frames::add_module(std::uint32_t id, std::uint32_t module) {
+  if (module >= profile_.modules.size() || module == frames_[id].module) return;
+  if (frames_[id].module == kNone) {
+    frames_[id].module = module;
+    return;
+  }
+  modules_seen_.emplace_back(id, frames_[id].module);
+  modules_seen_.emplace_back(id, module);
 }
 
 void Frames::settle_modules() {
   std::ranges::sort(modules_seen_);
   modules_seen_.erase(std::ranges::unique(modules_seen_).begin(), modules_seen_.end());
-  for (const auto& [id, module] : modules_seen_) frames_[id].modules.push_back(module);
-  for (const auto& [id, module] : modules_seen_) frames_[id].module = frames_[id].modules.front();
+  several_modules_.reserve(modules_seen_.size());  // spans of it are kept
+  for (const auto& [id, module] : modules_seen_) {
+    std::span<const std::uint32_t>& all = frames_[id].several_modules;
+    if (all.empty()) frames_[id].module = module;
+    several_modules_.push_back(module);
+    all = {several_modules_.data() + several_modules_.size() - all.size() - 1, all.size() + 1};
+  }
   modules_seen_ = {};
 }
 
@@ -144,18 +162,51 @@ std::uint32_t Frames::of_line(const profile::Location& location, const profile::
   return id;
 }
 
-// `recent`: those that were made last, each at the place of its hash. Many addresses of a function have one name.
-std::uint32_t Frames::of_unnamed(const profile::Location& location, std::vector<Unnamed>& recent) {
-  const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
-  Unnamed& place = recent[((offset ^ location.module) * 0x9e3779b97f4a7c15ull >> 32) % kRecentUnnamed];
-  if (place.id == kNone || place.offset != offset || place.module != location.module)
-    place = {offset, location.module,
-             intern({.name = unnamed_frame(profile_, location),
-                     .file = {},
-                     .module = location.module,
-                     .kind = FrameKind::kUnnamed})};
-  return place.id;
+void Frames::find_files() {
+  std::map<std::tuple<std::string_view, std::string_view, bool>, std::uint32_t> firsts;
+  for (const profile::Module& module : profile_.modules) {
+    const auto number = static_cast<std::uint32_t>(files_.size());
+    files_.push_back(firsts.try_emplace({module.path, module.build_id, module.is_kernel}, number).first->second);
+  }
 }
+
+std::size_t Frames::slot_of_unnamed(std::uint64_t offset, std::uint32_t file) const {
+  std::size_t at = mix_hash(offset, file) & (unnamed_.size() - 1);
+  while (unnamed_[at].id != kNone && (unnamed_[at].offset != offset || unnamed_[at].file != file))
+    at = (at + 1) & (unnamed_.size() - 1);
+  return at;
+}
+
+void Frames::grow_unnamed() {
+  std::vector<Unnamed> old(unnamed_.empty() ? 1024 : unnamed_.size() * 2);
+  old.swap(unnamed_);
+  for (const Unnamed& one : old)
+    if (one.id != kNone) unnamed_[slot_of_unnamed(one.offset, one.file)] = one;
+}
+
+std::uint32_t Frames::of_unnamed(const profile::Location& location) {
+  const bool known = location.module < profile_.modules.size();
+  if (known && profile_.modules[location.module].path == "[anon]")
+    return intern({.name = kJit, .file = {}, .module = location.module, .kind = FrameKind::kUnnamed});
+  if (unnamed_used_ * 2 >= unnamed_.size()) grow_unnamed();
+  const std::uint64_t offset = offset_of(profile_, location);
+  const std::uint32_t file = known ? files_[location.module] : location.module;
+  Unnamed& slot = unnamed_[slot_of_unnamed(offset, file)];
+  if (slot.id != kNone) {
+    add_module(slot.id, location.module);
+    return slot.id;
+  }
+  slot = {offset, file, static_cast<std::uint32_t>(frames_.size())};
+  ++unnamed_used_;
+  frames_.push_back({.name = {},
+                     .file = {},
+                     .module = known ? location.module : kNone,
+                     .offset = offset,
+                     .kind = FrameKind::kUnnamed});
+  return slot.id;
+}
+
+void Frames::name_unnamed(Frame& frame) const { frame.name = name_of_offset(profile_, frame.module, frame.offset); }
 
 std::uint32_t Frames::of_comm(std::uint32_t comm) {
   const bool known = comm < profile_.strings.size();

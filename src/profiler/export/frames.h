@@ -17,11 +17,18 @@ enum class FrameKind : std::uint8_t { kFunction, kUnnamed, kComm, kTruncated };
 
 struct Frame {
   std::string name;
-  std::string_view file;                  // points into the Profile
-  std::uint32_t module = profile::kNone;  // index into Profile::modules; the first of `modules`
-  std::vector<std::uint32_t> modules{};   // all that have such a function, ascending
-  std::uint32_t line = 0;                 // where the function starts if known, else the first line seen
+  std::string_view file;                             // points into the Profile
+  std::span<const std::uint32_t> several_modules{};  // of a frame of several modules: modules()
+  std::uint32_t module = profile::kNone;             // index into Profile::modules; the first of modules()
+  std::uint32_t line = 0;                            // where the function starts if known, else the first line seen
+  std::uint64_t offset = 0;                          // of an address without a name
   FrameKind kind = FrameKind::kFunction;
+
+  // All that have such a function, ascending.
+  [[nodiscard]] std::span<const std::uint32_t> modules() const {
+    if (!several_modules.empty()) return several_modules;
+    return {&module, module == profile::kNone ? std::size_t{0} : std::size_t{1}};
+  }
 };
 
 // "libfoo.so+0x1234" for an address nobody names, 0x1234 being where its function starts if that is known; "0x1234"
@@ -48,6 +55,8 @@ struct FunctionKey {
 class Frames {
  public:
   explicit Frames(const profile::Profile& profile);
+  Frames(const Frames&) = delete;
+  Frames& operator=(const Frames&) = delete;
 
   // Frame ids of a location, innermost first; never empty.
   [[nodiscard]] std::span<const std::uint32_t> of_location(std::uint32_t location) const {
@@ -58,7 +67,13 @@ class Frames {
   void path_of(const profile::Sample& sample, std::vector<std::uint32_t>& path);
   // Those before the outermost frame, which alone can be new.
   void begin_path(const profile::Sample& sample, std::vector<std::uint32_t>& path);
-  [[nodiscard]] const Frame& operator[](std::uint32_t id) const { return frames_[id]; }
+  // Makes the name of an address without a name when it is first asked for. Not for several threads.
+  [[nodiscard]] const Frame& operator[](std::uint32_t id) const {
+    Frame& frame = frames_[id];
+    if (frame.name.empty() && frame.kind == FrameKind::kUnnamed) name_unnamed(frame);
+    return frame;
+  }
+  [[nodiscard]] FrameKind kind_of(std::uint32_t id) const { return frames_[id].kind; }
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
   // True for an address without a name: its frame is another one in each module.
   [[nodiscard]] static bool is_of_module(const Frame& frame);
@@ -70,25 +85,32 @@ class Frames {
   };
   [[nodiscard]] bool is_kernel(std::uint32_t module) const;
   [[nodiscard]] bool is_same(const Frame& a, const Frame& b) const;
-  [[nodiscard]] bool is_same_file(std::uint32_t a, std::uint32_t b) const;
   void grow();
   void settle_modules();
   // An address without a name, and its frame.
   struct Unnamed {
     std::uint64_t offset = 0;
-    std::uint32_t module = profile::kNone;
+    std::uint32_t file = profile::kNone;  // files_ of its module; the module where that is unknown
     std::uint32_t id = profile::kNone;
   };
-  static constexpr std::size_t kRecentUnnamed = 8192;
-  std::uint32_t of_unnamed(const profile::Location& location, std::vector<Unnamed>& recent);
+  [[nodiscard]] std::size_t slot_of_unnamed(std::uint64_t offset, std::uint32_t file) const;
+  void grow_unnamed();
+  void find_files();
+  void name_unnamed(Frame& frame) const;
+  void add_module(std::uint32_t id, std::uint32_t module);
+  std::uint32_t of_unnamed(const profile::Location& location);
   std::uint32_t of_comm(std::uint32_t comm);
   std::uint32_t of_end(std::uint8_t end);
   std::uint32_t intern(Frame frame);
   std::uint32_t of_line(const profile::Location& location, const profile::Line& line);
 
   const profile::Profile& profile_;
-  std::vector<Frame> frames_;
-  std::vector<Slot> slots_;  // of frames, by the hashes of their names; a power of two of them, at most half used
+  mutable std::vector<Frame> frames_;
+  std::vector<Slot> slots_;       // of frames, by the hashes of their names; a power of two of them, at most half used
+  std::vector<Unnamed> unnamed_;  // slots of addresses without names; a power of two of them, at most half used
+  std::size_t unnamed_used_ = 0;
+  std::vector<std::uint32_t> files_;  // of each module: the first of the same file, which may be mapped in several ways
+  std::vector<std::uint32_t> several_modules_;                         // of frames
   std::vector<std::pair<std::uint32_t, std::uint32_t>> modules_seen_;  // (frame, module), until settle_modules()
   std::unordered_map<std::uint64_t, std::uint32_t> by_function_;       // (module, function) -> frame
   std::vector<std::uint32_t> comms_;  // comm -> frame, kNone = not asked yet; the last one is for kNone

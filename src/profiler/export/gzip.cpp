@@ -50,24 +50,27 @@ std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
 }
 }  // namespace
 
-Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes) {
-  z_stream stream{};
-  if (inflateInit2(&stream, kGzipWindow) != Z_OK)
+Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes) {
+  const auto no_memory = [] {
     return fail(ErrorCode::kSystem, "cannot start decompression (out of memory)", 0, ENOMEM);
+  };
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return no_memory();
   struct End {
     z_stream* stream;
     ~End() { inflateEnd(stream); }
   } end{&stream};
 
-  std::vector<std::byte> result(expected_size(bytes, max_bytes));
+  PageBuffer result;
+  if (!result.reserve(expected_size(bytes, max_bytes))) return no_memory();
   std::size_t used = 0, taken = 0;
   for (;;) {
-    if (used == result.size())
-      result.resize(std::max<std::size_t>(64 * 1024, std::min(result.size() * 2, max_bytes + 1)));
+    if (used == result.capacity() && !result.reserve(std::min(used * 2, static_cast<std::size_t>(max_bytes) + 1)))
+      return no_memory();
     stream.next_in = const_cast<Bytef*>(bytes.u8() + taken);
     stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size() - taken, 1u << 30));
     stream.next_out = reinterpret_cast<Bytef*>(result.data() + used);
-    stream.avail_out = static_cast<uInt>(std::min<std::size_t>(result.size() - used, 1u << 30));
+    stream.avail_out = static_cast<uInt>(std::min<std::size_t>(result.capacity() - used, 1u << 30));
     const uInt in_before = stream.avail_in, out_before = stream.avail_out;
     const int status = inflate(&stream, Z_NO_FLUSH);
     taken += in_before - stream.avail_in;
@@ -83,7 +86,7 @@ Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes)
       return fail(ErrorCode::kMalformed, "compressed profile is damaged", taken);
     }
   }
-  result.resize(used);
+  result.set_size(used);
   return result;
 }
 

@@ -5,9 +5,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/text_writer.h"
+#include "profiler/export/page_buffer.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
 
@@ -36,6 +36,6 @@ class GzipWriter {
 [[nodiscard]] bool is_gzip(ByteView bytes);
 // All members of a gzip file (RFC 1952 allows several); kLimit past `max_bytes`, kMalformed or kTruncated naming the
 // offset in the compressed bytes.
-[[nodiscard]] Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes);
+[[nodiscard]] Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes);
 
 }  // namespace windlass::exporter

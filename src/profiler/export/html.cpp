@@ -205,10 +205,10 @@ class PageNames {
       if (const std::size_t plain = length_without_parameters(name); plain != name.size())
         json_.member("plain", std::string_view(name).substr(0, plain));
       if (frame.module < profile_.modules.size()) json_.member("module", modules_[frame.module]);
-      if (frame.modules.size() > 1) {
+      if (frame.modules().size() > 1) {
         json_.key("modules");
         json_.begin_array();
-        for (const std::uint32_t module : frame.modules) json_.value(modules_[module]);
+        for (const std::uint32_t module : frame.modules()) json_.value(modules_[module]);
         json_.end_array();
       }
       json_.member("kind", static_cast<unsigned>(frame.kind));

@@ -87,10 +87,10 @@ class ProfileWriter {
       begin("function");
       json_.member("id", id);
       json_.member("name", frame.name);
-      module_member(frame.modules.size() == 1 ? frame.module : profile::kNone);
+      module_member(frame.modules().size() == 1 ? frame.module : profile::kNone);
       json_.key("modules");
       json_.begin_array();
-      for (const auto module : frame.modules) json_.value(module);
+      for (const auto module : frame.modules()) json_.value(module);
       json_.end_array();
       json_.member_or_null("file", frame.file);
       json_.member_or_null("line", frame.line != 0, frame.line);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/text_writer.h"
+#include "profiler/export/page_buffer.h"
 #include "profiler/profile/profile.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -40,6 +41,8 @@ struct PprofLimits {
 // event, a value without a count before it is one by itself. A sample with values of several events becomes several.
 // Labels with numbers, but for pid and tid, are left out. An error names the byte offset in the uncompressed message.
 [[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
+// Of an uncompressed message, whose memory is given back as it is read.
+[[nodiscard]] Expected<profile::Profile> read_pprof_message(PageBuffer message, const PprofLimits& limits = {});
 // "-" is standard input.
 [[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <protozero/pbf_reader.hpp>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,8 @@
 #include "profiler/export/gzip.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
+#include "profiler/export/pprof_labels.h"
+#include "profiler/export/pprof_wire.h"
 
 namespace windlass::exporter {
 
@@ -47,36 +50,26 @@ class IdMap {
   std::unordered_map<std::uint64_t, std::uint32_t> others_;
 };
 
-// protozero takes the field's wire type for granted (it asserts); a hostile file may give any.
-void must_be(const pbf_reader& field, protozero::pbf_wire_type type) {
-  if (field.wire_type() != type) throw protozero::unknown_pbf_wire_type_exception();
-}
-std::uint64_t varint_of(pbf_reader& field) {
-  must_be(field, protozero::pbf_wire_type::varint);
-  return field.get_uint64();
-}
-std::int64_t signed_of(pbf_reader& field) { return static_cast<std::int64_t>(varint_of(field)); }
-protozero::data_view view_of(pbf_reader& field) {
-  must_be(field, protozero::pbf_wire_type::length_delimited);
-  return field.get_view();
-}
-pbf_reader message_of(pbf_reader& field) { return pbf_reader(view_of(field)); }
-
 class PprofReader {
  public:
   PprofReader(ByteView bytes, const PprofLimits& limits) : bytes_(bytes), limits_(limits) {}
+  // Gives the bytes of samples back as it reads them.
+  PprofReader(PageBuffer& message, const PprofLimits& limits)
+      : bytes_(message.bytes()), limits_(limits), message_(&message) {}
 
   Expected<profile::Profile> read() {
     try {
       // Samples refer to locations, locations to functions and mappings, all to strings, in any order in the file.
-      for_each(&PprofReader::read_string);
-      for_each(&PprofReader::read_mapping_function_or_type);
+      Fields all{.begin = 0, .end = bytes_.size()};
+      for_each(all, &PprofReader::read_string_or_count);
+      for_each(rest_, &PprofReader::read_mapping_function_or_type);
       make_events();
-      profile_.locations.reserve(std::min(locations_to_come_, kMostReserved));
-      frames_in_.reserve(std::min(locations_to_come_, kMostReserved));
-      for_each(&PprofReader::read_location_field);
-      profile_.samples.reserve(std::min(samples_, kMostReserved));
-      for_each(&PprofReader::read_sample_field);
+      profile_.locations.reserve(std::min(location_fields_.number, kMostReserved));
+      frames_in_.reserve(std::min(location_fields_.number, kMostReserved));
+      for_each(location_fields_, &PprofReader::read_location_field);
+      profile_.samples.reserve(std::min(sample_fields_.number, kMostReserved));
+      given_back_ = sample_fields_.begin;
+      for_each(sample_fields_, &PprofReader::read_sample_field);
     } catch (const protozero::exception& problem) {
       set_error(ErrorCode::kMalformed, "not a pprof message (damaged protocol buffer)");
     } catch (const std::bad_alloc&) {
@@ -96,8 +89,9 @@ class PprofReader {
   };
   static constexpr std::size_t kNoValue = ~std::size_t{0};
   static constexpr std::size_t kMostReserved = 1 << 22;
-  static constexpr std::size_t kMostEvents = 64;  // each is looked for in each sample
-  static constexpr std::size_t kItemBytes = 4;    // what an item stands for in memory, about
+  static constexpr std::size_t kMostEvents = 64;      // each is looked for in each sample
+  static constexpr std::size_t kItemBytes = 4;        // what an item stands for in memory, about
+  static constexpr std::size_t kGivenBack = 8 << 20;  // bytes at a time
   struct Sums {
     std::uint64_t count = 0, value = 0;
   };
@@ -111,17 +105,28 @@ class PprofReader {
     bool is_one = false;
     std::uint64_t begin = 0;
   };
-  enum class LabelKind : std::uint8_t { kNew, kPid, kTid, kComm, kEnd, kCertainty, kOther };
-
-  void for_each(void (PprofReader::*handle)(pbf_reader&)) {
-    const char* base = reinterpret_cast<const char*>(bytes_.data());
-    pbf_reader top(base, bytes_.size());
-    at_ = 0;
+  // Fields of a kind, from the first to the last. Other fields may stand between.
+  struct Fields {
+    std::size_t begin = ~std::size_t{0}, end = 0;  // offsets
+    std::size_t number = 0;
+    [[nodiscard]] bool is_apart(const Fields& other) const { return end <= other.begin || other.end <= begin; }
+  };
+  void for_each(Fields& fields, void (PprofReader::*handle)(pbf_reader&)) {
+    if (fields.begin >= fields.end) return;
+    pbf_reader top(reinterpret_cast<const char*>(bytes_.data()) + fields.begin, fields.end - fields.begin);
+    at_ = fields.begin;
     while (!error_ && top.next()) {
+      found_ = nullptr;
       (this->*handle)(top);
       if (!handled_) top.skip();
       handled_ = false;
-      at_ = bytes_.size() - static_cast<std::uint64_t>(top.length());
+      const std::uint64_t behind = fields.end - static_cast<std::uint64_t>(top.length());
+      if (found_ != nullptr) {
+        found_->begin = std::min<std::size_t>(found_->begin, at_);
+        found_->end = behind;
+        ++found_->number;
+      }
+      at_ = behind;
     }
   }
 
@@ -153,8 +158,12 @@ class PprofReader {
     return message_of(top);
   }
 
-  void read_string(pbf_reader& top) {
-    if (top.tag() != pprof::kStringTable || !count_item()) return;
+  void read_string_or_count(pbf_reader& top) {
+    found_ = top.tag() == pprof::kSample        ? &sample_fields_
+             : top.tag() == pprof::kLocation    ? &location_fields_
+             : top.tag() == pprof::kStringTable ? &string_fields_
+                                                : &rest_;
+    if (found_ != &string_fields_ || !count_item()) return;
     handled_ = true;
     const auto view = view_of(top);
     strings_.emplace_back(view.data(), view.size());
@@ -162,8 +171,6 @@ class PprofReader {
 
   void read_mapping_function_or_type(pbf_reader& top) {
     switch (top.tag()) {
-      case pprof::kSample: ++samples_; return;
-      case pprof::kLocation: ++locations_to_come_; return;
       case pprof::kMapping: return read_mapping(message(top));
       case pprof::kFunction: return read_function(message(top));
       case pprof::kSampleType: return read_sample_type(read_type(message(top)));
@@ -304,17 +311,19 @@ class PprofReader {
     if (top.tag() != pprof::kLocation || !count_item()) return;
     auto fields = message(top);
     profile::Location location;
+    lines_.clear();
     std::uint64_t id = 0;
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kLocationId: id = varint_of(fields); break;
         case pprof::kLocationMappingId: location.module = mapping(varint_of(fields)); break;
         case pprof::kAddress: location.address = varint_of(fields); break;
-        case pprof::kLine: location.lines.push_back(read_line(message_of(fields))); break;
+        case pprof::kLine: lines_.push_back(read_line(message_of(fields))); break;
         default: fields.skip();
       }
     }
     drop_placeholder(location);
+    if (!lines_.empty()) location.lines.assign(lines_.begin(), lines_.end());
     if (!locations_.add(id, static_cast<std::uint32_t>(profile_.locations.size())))
       return set_error(ErrorCode::kMalformed, "location id is zero or used twice", id);
     frames_in_.push_back(std::max<std::uint32_t>(1, static_cast<std::uint32_t>(location.lines.size())));
@@ -344,12 +353,12 @@ class PprofReader {
   }
   // A line without a function says nothing; neither does the stand-in the writer made for an unnamed address.
   void drop_placeholder(profile::Location& location) {
-    std::erase_if(location.lines, [](const auto& line) { return line.function == kNone; });
-    if (location.lines.size() != 1) return;
-    auto& function = profile_.functions[location.lines[0].function];
+    std::erase_if(lines_, [](const auto& line) { return line.function == kNone; });
+    if (lines_.size() != 1) return;
+    auto& function = profile_.functions[lines_[0].function];
     if (!function.system_name.empty()) return;
     if (stand_ins_.empty()) stand_ins_.resize(profile_.functions.size());
-    StandIn& known = stand_ins_[location.lines[0].function];
+    StandIn& known = stand_ins_[lines_[0].function];
     if (known.begin == 0 || known.module != location.module) {
       location.function_begin = hex_after_plus(function.name);
       known = {.module = location.module,
@@ -357,7 +366,7 @@ class PprofReader {
                .begin = location.function_begin};
     }
     location.function_begin = known.is_one ? known.begin : 0;
-    if (known.is_one) location.lines.clear();
+    if (known.is_one) lines_.clear();
   }
 
   // The offset of "module+0xoffset"; 0 if it is not of that form.
@@ -371,7 +380,6 @@ class PprofReader {
     auto fields = message(top);
     profile::Sample sample;
     values_.clear();
-    labels_.clear();
     times_.clear();
     lasted_.clear();
     const std::uint64_t frames_before = frames_;
@@ -379,13 +387,13 @@ class PprofReader {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
         case pprof::kSampleValue: read_values(fields); break;
-        case pprof::kSampleLabel: read_label(message_of(fields), sample); break;
+        case pprof::kSampleLabel: labels_.add(view_of(fields)); break;
         case pprof::kSampleTimes: read_numbers(fields, times_); break;
         case pprof::kSampleLasted: read_numbers(fields, lasted_); break;
         default: fields.skip();
       }
     }
-    sample.labels = intern_labels();
+    set_labels(sample);
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
     negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
     const std::uint64_t frames = frames_ - frames_before;
@@ -396,6 +404,8 @@ class PprofReader {
       added |= more;
     }
     if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
+    if (message_ != nullptr && at_ - given_back_ > kGivenBack && sample_fields_.is_apart(string_fields_))
+      message_->give_back(std::exchange(given_back_, at_), at_);
   }
   // Of our files, whose samples have one event each.
   void add_times(profile::Sample& sample) {
@@ -468,6 +478,17 @@ class PprofReader {
       count_frames(frames_in_[index]);
     return index;
   }
+  void set_labels(profile::Sample& sample) {
+    const SampleLabels& labels = labels_.take();
+    if (!count_items(labels.items)) return;
+    if (labels.wrong_string) string_at(*labels.wrong_string);
+    sample.pid = labels.pid;
+    sample.tid = labels.tid;
+    sample.comm = labels.comm;
+    sample.end = labels.end;
+    sample.certainty = labels.certainty;
+    sample.labels = labels.set;
+  }
   void read_values(pbf_reader& fields) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
       if (values_.size() < types_.size())
@@ -480,89 +501,20 @@ class PprofReader {
       if (values_.size() < types_.size()) values_.push_back(value);
   }
 
-  void read_label(pbf_reader fields, profile::Sample& sample) {
-    std::int64_t key = 0, text = 0, value = 0;
-    while (fields.next()) {
-      switch (fields.tag()) {
-        case pprof::kLabelKey: key = signed_of(fields); break;
-        case pprof::kLabelStr: text = signed_of(fields); break;
-        case pprof::kLabelNum: value = signed_of(fields); break;
-        default: fields.skip();
-      }
-    }
-    const auto name = string_at(key);
-    if (error_) return;
-    switch (kind_of(static_cast<std::size_t>(key), name)) {
-      case LabelKind::kPid: sample.pid = static_cast<std::uint32_t>(value); return;
-      case LabelKind::kTid: sample.tid = static_cast<std::uint32_t>(value); return;
-      case LabelKind::kComm: sample.comm = interned_at(text); return;
-      case LabelKind::kEnd: sample.end = end_of(string_at(text)); return;
-      case LabelKind::kCertainty: sample.certainty = certainty_of(string_at(text)); return;
-      default:
-        if (text != 0 && count_item()) labels_.push_back({interned_at(key), interned_at(text)});
-    }
-  }
-  LabelKind kind_of(std::size_t key, std::string_view name) {
-    if (label_kinds_.empty()) label_kinds_.resize(strings_.size(), LabelKind::kNew);
-    LabelKind& kind = label_kinds_[key];
-    if (kind != LabelKind::kNew) return kind;
-    if (name == pprof::kPidLabel)
-      kind = LabelKind::kPid;
-    else if (name == pprof::kTidLabel)
-      kind = LabelKind::kTid;
-    else if (name == pprof::kCommLabel)
-      kind = LabelKind::kComm;
-    else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
-      kind = LabelKind::kEnd;
-    else
-      kind = name == pprof::kCertaintyLabel ? LabelKind::kCertainty : LabelKind::kOther;
-    return kind;
-  }
-  std::uint32_t interned_at(std::int64_t index) {
-    const auto text = string_at(index);
-    if (error_) return kNone;
-    if (places_.empty()) places_.resize(strings_.size(), kNone);
-    std::uint32_t& place = places_[static_cast<std::size_t>(index)];
-    if (place == kNone) place = intern(text);
-    return place;
-  }
-  std::uint32_t intern(std::string_view text) {
-    const auto [entry, is_new] = interned_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
-    if (is_new) profile_.strings.emplace_back(text);
-    return entry->second;
-  }
-  std::uint32_t intern_labels() {
-    if (labels_.empty()) return 0;
-    std::string key(reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(profile::Label));
-    const auto [entry, is_new] =
-        label_sets_.try_emplace(std::move(key), static_cast<std::uint32_t>(profile_.label_sets.size()));
-    if (is_new) profile_.label_sets.push_back(labels_);
-    return entry->second;
-  }
-  static std::uint8_t end_of(std::string_view text) {
-    for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
-      if (text == profile::end_text(end)) return end;
-    return WL_END_INTERNAL;  // a reason of another version: still truncated
-  }
-  static std::uint8_t certainty_of(std::string_view text) {
-    std::uint8_t certainty = 0;
-    while (certainty < WL_GUESSED && text != profile::certainty_text(certainty)) ++certainty;
-    return certainty;
-  }
-
   ByteView bytes_;
   PprofLimits limits_;
   std::uint64_t items_ = 0;
-  std::size_t samples_ = 0, locations_to_come_ = 0;  // fields
-  std::uint64_t frames_ = 0;                         // of all stacks
-  std::vector<std::uint32_t> frames_in_;             // of each location: how many it makes
-  std::uint64_t at_ = 0;                             // offset of the top-level field being read
+  PageBuffer* message_ = nullptr;  // null: the bytes are the caller's
+  std::uint64_t given_back_ = 0;   // offset
+  Fields string_fields_, location_fields_, sample_fields_, rest_;
+  Fields* found_ = nullptr;               // the kind of the field being read
+  std::uint64_t frames_ = 0;              // of all stacks
+  std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
+  std::uint64_t at_ = 0;                  // offset of the top-level field being read
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
   std::vector<StandIn> stand_ins_;         // of functions; empty before the first location
-  std::vector<LabelKind> label_kinds_;     // of strings as keys; empty before the first label
-  std::vector<std::uint32_t> places_;      // of strings in Profile::strings; kNone: not asked yet
   std::vector<Type> types_;                // of the values, in their order
   std::vector<EventValues> event_values_;  // of each event
   std::uint64_t negative_ = 0;             // values of samples
@@ -572,13 +524,12 @@ class PprofReader {
   std::string_view default_type_;
   std::uint64_t period_ = 0;
   IdMap mappings_, functions_, locations_;
-  std::unordered_map<std::string_view, std::uint32_t> interned_;
-  std::vector<profile::Label> labels_;                         // of the sample at hand
-  std::unordered_map<std::string, std::uint32_t> label_sets_;  // by their bytes
+  std::vector<profile::Line> lines_;  // of the location at hand
   std::vector<std::int64_t> values_;
   std::vector<std::uint64_t> times_, lasted_;   // of the sample at hand
   std::vector<std::uint64_t> counts_of_times_;  // of each event
   profile::Profile profile_;
+  PprofLabels labels_{strings_, profile_};
 };
 
 Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes) {
@@ -604,9 +555,13 @@ Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes
 
 Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits) {
   if (!is_gzip(bytes)) return PprofReader(bytes, limits).read();
-  const auto message = gunzip(bytes, limits.max_bytes);
+  auto message = gunzip(bytes, limits.max_bytes);
   if (!message) return Failure(message.error());
-  return PprofReader(ByteView(message->data(), message->size()), limits).read();
+  return read_pprof_message(std::move(*message), limits);
+}
+
+Expected<profile::Profile> read_pprof_message(PageBuffer message, const PprofLimits& limits) {
+  return PprofReader(message, limits).read();
 }
 
 Expected<std::vector<std::byte>> read_bytes(const std::string& path, std::uint64_t max_bytes) {

@@ -13,6 +13,14 @@ inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
+// The samples of a large profile are scattered over memory. For a loop that is at `at`: has the ones to come fetched.
+inline void prefetch_stack(const std::vector<profile::Sample>& samples, std::size_t at) {
+  constexpr std::size_t kAhead = 8;
+  if (samples.size() - at <= kAhead) return;
+  const auto& coming = samples[at + kAhead].locations;
+  for (std::size_t n = 0; n < coming.size() && n < 64; n += 16) __builtin_prefetch(coming.data() + n);
+}
+
 // Adds up the weights of the samples with the same root, comm, end and locations; leaves out those without weight. Open
 // addressing over stack indexes. 128 bits of hash stand for a stack, because comparing the locations themselves costs a
 // third of the total time, all of it cache misses. The chance of a collision among a million stacks is 10^-27.
@@ -50,14 +58,9 @@ class DistinctStacks {
     stacks_.push_back({&sample, weight, hash});
     return slots_[at].stack;
   }
-  // The samples of a large profile are scattered over memory: this has the ones to come fetched early.
   void add_all(const std::vector<profile::Sample>& samples) {
-    constexpr std::size_t kAhead = 8;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (i + kAhead < samples.size()) {
-        const auto& coming = samples[i + kAhead].locations;
-        for (std::size_t n = 0; n < coming.size() && n < 64; n += 16) __builtin_prefetch(coming.data() + n);
-      }
+      prefetch_stack(samples, i);
       add(samples[i]);
     }
   }

@@ -62,27 +62,37 @@ bool is_folded(std::string_view text) {
          std::ranges::all_of(line.substr(space + 1), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& limits) {
+Expected<Imported> of_profile(FileFormat format, Expected<profile::Profile> profile) {
+  if (!profile) return Failure(profile.error());
   Imported result;
   result.format = format;
+  result.profile = std::move(*profile);
+  return result;
+}
+
+Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& limits) {
   const std::string_view text = text_of(bytes);
-  Expected<profile::Profile> profile;
   switch (format) {
     case FileFormat::kPerfData: {
       auto perf = read_perf_data(bytes, limits);
       if (!perf) return Failure(perf.error());
       return Imported{std::move(perf->profile), format, true, perf->running_kernel, std::move(perf->notes)};
     }
-    case FileFormat::kPprof: profile = exporter::read_pprof(bytes); break;
-    case FileFormat::kPerfScript: profile = read_perf_script(text, limits); break;
-    case FileFormat::kFolded: profile = read_folded(text, limits); break;
-    case FileFormat::kSpeedscope: profile = read_speedscope(text, limits); break;
-    case FileFormat::kFirefox: profile = read_firefox(text, limits); break;
-    case FileFormat::kJfr: profile = read_jfr(bytes, limits); break;
+    case FileFormat::kPprof: return of_profile(format, exporter::read_pprof(bytes));
+    case FileFormat::kPerfScript: return of_profile(format, read_perf_script(text, limits));
+    case FileFormat::kFolded: return of_profile(format, read_folded(text, limits));
+    case FileFormat::kSpeedscope: return of_profile(format, read_speedscope(text, limits));
+    case FileFormat::kFirefox: return of_profile(format, read_firefox(text, limits));
+    case FileFormat::kJfr: return of_profile(format, read_jfr(bytes, limits));
   }
-  if (!profile) return Failure(profile.error());
-  result.profile = std::move(*profile);
-  return result;
+  __builtin_unreachable();
+}
+
+Expected<Imported> read_unpacked(exporter::PageBuffer content, const Limits& limits) {
+  const FileFormat format = format_of(content.bytes());
+  if (format == FileFormat::kPprof && !exporter::is_gzip(content.bytes()))
+    return of_profile(format, exporter::read_pprof_message(std::move(content)));
+  return read_plain(content.bytes(), format, limits);
 }
 
 }  // namespace
@@ -108,10 +118,9 @@ FileFormat format_of(ByteView bytes) {
 
 Expected<Imported> read_any(ByteView bytes, const Limits& limits) {
   if (!exporter::is_gzip(bytes)) return read_plain(bytes, format_of(bytes), limits);
-  const auto content = exporter::gunzip(bytes, limits.max_bytes);
+  auto content = exporter::gunzip(bytes, limits.max_bytes);
   if (!content) return Failure(content.error());
-  const ByteView plain(content->data(), content->size());
-  return read_plain(plain, format_of(plain), limits);
+  return read_unpacked(std::move(*content), limits);
 }
 
 Expected<Imported> read_any_file(const std::string& path, const Limits& limits) {
@@ -130,7 +139,11 @@ Expected<Imported> read_any_file(const std::string& path, const Limits& limits) 
   }
   // A recording says which files are opened next.
   if (is_perf_file(bytes) && os::readers() == nullptr) os::use_readers(os::Readers::start());
-  return read_any(bytes, limits);
+  if (!exporter::is_gzip(bytes)) return read_any(bytes, limits);
+  auto content = exporter::gunzip(bytes, limits.max_bytes);
+  if (!content) return Failure(content.error());
+  read = {};
+  return read_unpacked(std::move(*content), limits);
 }
 
 }  // namespace windlass::importer
