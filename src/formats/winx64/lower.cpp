@@ -14,7 +14,6 @@
 namespace windlass::winx64 {
 namespace {
 
-constexpr RegisterNumber kFirstXmm = 17;  // DWARF
 constexpr std::size_t kMaxBoundaries = 64, kMaxOps = 256;
 
 struct Link {
@@ -218,7 +217,7 @@ class Lowering {
     for (; next_op_ != 0 && ops_[next_op_ - 1].done_at(rva); --next_op_) {
       const Op& op = ops_[next_op_ - 1];
       const bool xmm = op.operation == Operation::kSaveXmm128 || op.operation == Operation::kSaveXmm128Far;
-      const unsigned reg = xmm ? kFirstXmm + op.info : dwarf_number(op.info);
+      const unsigned reg = xmm ? kXmm0 + op.info : dwarf_number(op.info);
       switch (op.operation) {
         case Operation::kAllocLarge:
         case Operation::kAllocSmall: row.offset += op.value; break;
@@ -284,11 +283,7 @@ class Lowering {
       case Operation::kAllocLarge:
       case Operation::kAllocSmall: row.offset += op.value; return true;
       case Operation::kSetFpreg:
-      case Operation::kSetFpregLarge:
-        if (row.saves(dwarf_number(op.frame_register))) return false;  // it would have to be read first
-        row.base = op.frame_register;
-        row.offset = -static_cast<std::int64_t>(op.value);
-        return true;
+      case Operation::kSetFpregLarge: return row.take_base(op.frame_register, op.value);
       case Operation::kSaveNonvol:
       case Operation::kSaveNonvolFar:
         if (op.info == kRsp) return false;
@@ -296,7 +291,7 @@ class Lowering {
         return true;
       case Operation::kSaveXmm128:
       case Operation::kSaveXmm128Far:
-        row.save(kFirstXmm + op.info, establisher.base, establisher.offset + op.value);
+        row.save(kXmm0 + op.info, establisher.base, establisher.offset + op.value);
         return true;
       case Operation::kPushMachframe: row.enter_machine_frame(op.info != 0); return true;
       default: return false;

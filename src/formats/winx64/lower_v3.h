@@ -103,14 +103,8 @@ class LoweringV3 {
         if (code.info < 16) row.save(dwarf_number(code.info), row.base, row.offset + code.value);
         return true;
       case Operation::kSaveXmm128:
-      case Operation::kSaveXmm128Far:
-        row.save(kFirstXmmNumber + code.info, row.base, row.offset + code.value);
-        return true;
-      case Operation::kSetFpreg:
-        if (row.saves(dwarf_number(code.info))) return false;  // it would have to be read first
-        row.base = code.info;
-        row.offset = -static_cast<std::int64_t>(code.value);
-        return true;
+      case Operation::kSaveXmm128Far: row.save(kXmm0 + code.info, row.base, row.offset + code.value); return true;
+      case Operation::kSetFpreg: return row.take_base(code.info, code.value);
       case Operation::kPushCanonicalFrame:
         if (code.info > 1) return false;
         row.enter_machine_frame(code.info != 0);
@@ -120,7 +114,6 @@ class LoweringV3 {
   }
 
   static constexpr unsigned kMaxChanges = 256;
-  static constexpr unsigned kFirstXmmNumber = 17;  // DWARF
 
   const RuntimeFunction entry_;
   const RuntimeFunction function_;

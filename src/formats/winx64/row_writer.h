@@ -47,6 +47,13 @@ struct Row {
     saved_at[reg] = RegisterRule::at_cfa(narrow(at));
   }
   [[nodiscard]] bool saves(unsigned reg) const { return (saved >> reg & 1) != 0; }
+  // The frame register's value leads on, `above` what rsp was. False: it would have to be read first.
+  [[nodiscard]] bool take_base(std::uint8_t number, std::uint32_t above) {
+    if (saves(dwarf_number(number))) return false;
+    base = number;
+    offset = -std::int64_t{above};
+    return true;
+  }
   void start() { *this = Row(); }
   // Behind the return, which pops `arguments` bytes more.
   void finish(std::uint16_t arguments) {
