@@ -581,12 +581,22 @@ bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
   return address % 16 == 0 && !call && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
 }
 
+// The bytes of a push of a register that calls preserve; 0: the code begins with another instruction.
+static std::size_t push_of_preserved(std::span<const std::uint8_t> code) {
+  if (code[0] == 0x53 || code[0] == 0x55) return 1;                      // rbx, rbp
+  return code[0] == 0x41 && code[1] >= 0x54 && code[1] <= 0x57 ? 2 : 0;  // r12 to r15
+}
+
 bool X86_64::begins_prologue(CodeReader& code, std::uint64_t address) {
   constexpr std::uint8_t kCall = 0xe8, kPushR15[] = {0x41, 0x57}, kPushR14[] = {0x41, 0x56};
   std::uint8_t b[5 + 14] = {};  // a call, and code behind it
-  if (code.read(address - 5, b, sizeof b) != sizeof b || b[0] != kCall) return false;
-  const auto behind = std::span(b).subspan(5);
-  return std::ranges::equal(behind.first(2), kPushR15) && !std::ranges::search(behind.subspan(2), kPushR14).empty();
+  if (code.read(address - 5, b, sizeof b) != sizeof b) return false;
+  const auto behind = std::span<const std::uint8_t>(b).subspan(5);
+  const std::size_t first = push_of_preserved(behind);
+  if (first == 0) return false;
+  if (b[0] == kCall)
+    return std::ranges::equal(behind.first(2), kPushR15) && !std::ranges::search(behind.subspan(2), kPushR14).empty();
+  return push_of_preserved(behind.subspan(first)) != 0 && may_start_function(code, address);
 }
 
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {

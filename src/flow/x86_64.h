@@ -28,8 +28,8 @@ class X86_64 {
   [[nodiscard]] static bool behind_indirect_call(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool may_start_function(CodeReader& code, std::uint64_t address);
-  // Does code behind a call, which then is one that never returns, save the preserved registers? Functions that are not
-  // aligned (-Os) follow each other so.
+  // Does a function save preserved registers first? It may also stand behind a call, which then never returns:
+  // functions that are not aligned (-Os) follow each other so.
   [[nodiscard]] static bool begins_prologue(CodeReader& code, std::uint64_t address);
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
   // Has the function that the path began at put its return address into a frame record of its caller's making

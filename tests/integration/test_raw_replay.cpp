@@ -77,7 +77,8 @@ AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry
 struct Program {
   const char* name;
   const char* command;
-  const char* needs;  // a program that may not be here
+  const char* needs;       // a program that may not be here
+  bool ever_whole = true;  // false: a frame of all its stacks is not proven
 };
 void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 
@@ -176,7 +177,9 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
     if (by_end[end] != 0) fmt::print(", {} {}", by_end[end], profile::end_text(end));
   fmt::print("\n");
-  EXPECT_GT(by_end[WL_END_COMPLETE], 0u);
+  if (program.ever_whole) {
+    EXPECT_GT(by_end[WL_END_COMPLETE], 0u);
+  }
 }
 
 constexpr Program kPrograms[] = {
@@ -218,6 +221,14 @@ constexpr Program kPrograms[] = {
     {"threads",
      "exec /usr/bin/python3 -c 'import threading\nwhile 1: t = threading.Thread(target=int); t.start(); t.join()'",
      "/usr/bin/python3"},
+    {"busybox", "exec busybox sh -c 'while :; do i=$((i+1)); done'", "/usr/bin/busybox", false},
+    {"busybox_awk", "exec busybox awk 'BEGIN { while (1) s = (s * 31 + 7) % 9973 }'", "/usr/bin/busybox", false},
+    {"guile", "exec guile --no-auto-compile -c '(let l () (map number->string (iota 999)) (l))'", "/usr/bin/guile"},
+    {"racket", "exec racket -l racket/base -l racket/list -e '(let l () (for-each number->string (range 999)) (l))'",
+     "/usr/bin/racket", false},
+    {"sbcl",
+     "exec sbcl --noinform --eval '(loop (sort (loop for i below 999 collect (princ-to-string i)) (quote string<)))'",
+     "/usr/bin/sbcl", false},
     {"zstd", "exec zstd -19 -T2 -c < /dev/zero", "/usr/bin/zstd"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),

@@ -404,6 +404,26 @@ TEST_F(SynthesisOnAStack, AWayInFromAPrologueBehindACall) {
   EXPECT_FALSE(found({0x0f, 0x1f, 0x44, 0, 1})) << "no call";
 }
 
+// busybox's ash_main(): from farther away, past other places where a function may start.
+TEST_F(SynthesisOnAStack, AWayInFromAPrologueFarAway) {
+  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+    return memory.read(address, to, size);
+  };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  const auto framed = [](const FrameRow& row) { return row.cfa.offset() > 32; };
+  const auto unknown = [](std::uint64_t) { return std::uint64_t{0}; };
+  const CodeSource source{Architecture::kX86_64, read, kind, framed, unknown, 0, framed};
+  constexpr std::uint64_t kBehind = kCode + 8 + 1100;
+  put(kCode - 5, {0xe9, 0, 1, 0, 0});                            // jmp
+  put(kCode, {0x41, 0x54, 0x55, 0x53, 0x48, 0x83, 0xec, 0x48});  // push r12; push rbp; push rbx; sub rsp, 72
+  put(kCode + 8, {0xe9, 0x42, 0x04, 0, 0});                      // jmp to the call
+  put(kCode + 13, std::vector<std::uint8_t>(1100 - 18, 0xc3));
+  put(kBehind - 5, {0xe8, 0, 1, 0, 0, 0xeb, 0xf9});  // call; jmp back
+  const auto row = way_in(source, CodeAddress::return_address(kBehind), *scratch);
+  ASSERT_TRUE(row) << row.error().text();
+  EXPECT_EQ(row->row.cfa, CfaRule::at(x86_64::kRsp, 104));
+}
+
 TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
   put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});
