@@ -410,6 +410,26 @@ class Faults(unittest.TestCase):
                 self.assertEqual(int(earlier.group(1)), away.all, back.text)
                 self.assertEqual(int(earlier.group(2)) + back.batches, len(receiver.taken))
 
+    def test_an_agent_that_is_killed_within_a_batch(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                receiver = self.receive(kind, [("slow", 60)])
+                first = Agent(self.folder, receiver.url(), "--otlp-timeout", "600", seconds=600, wait=False,
+                              busy=f"exec timeout 30 sh -c '{BUSY}' 2>/dev/null")
+                for _ in range(3000):
+                    if receiver.seen:
+                        break
+                    time.sleep(0.1)
+                first.process.kill()
+                first.process.stderr.close()
+                first.process.wait()
+                second = Agent(self.folder, receiver.url(), seconds=2)
+                self.assertEqual((second.status, second.sent), (0, second.all), second.text)
+                earlier = int(re.search(r"(\d+) samples of an earlier agent were sent, too", second.text).group(1))
+                count, distinct = samples_in(receiver.taken)
+                self.assertEqual(distinct, second.all + earlier, second.text)
+                self.assertEqual(count - distinct, samples_in(receiver.taken[:1])[0])  # the batch that had no answer
+
     def test_a_spool_without_room_is_said(self):
         free = self.receive("http")
         free.close()
