@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Measures a store in ClickHouse: bytes a sample, inserts a CPU second, flame graphs of an hour and of a week.
 
-    bench/clickhouse_store.py STORE --schema SQL [--server URL | --chdb libchdb.so] [--samples N] [--hours H]
+    bench/clickhouse_store.py [STORE] --schema SQL [--server URL | --chdb libchdb.so] [--samples N] [--hours H]
 
-STORE is a file that `windlass agent --store STORE` wrote: its stacks, with their names, are the material. SQL is a file
+STORE is a file that `windlass agent --store STORE` wrote: its stacks, with their names, are the material. Without STORE
+the tables `stacks` and `frames` stay empty, and ids of stacks are random; ids of real stacks are hashes. SQL is a file
 with the statements of the tables: clickhouse_schema VERSION, of the build folder. Each of 50 services gets 20,000 stacks: a real
 stack, of which a part is replaced by that of another real stack through the same function, or by functions that only
 this service has. Samples are spread over 10,000 hosts. Every figure is printed as it was measured; nothing is computed
@@ -331,7 +332,7 @@ def make_tables(engine, statements, database):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("store")
+    parser.add_argument("store", nargs="?", help="without: samples alone, with random ids of stacks")
     parser.add_argument("--schema", required=True)
     parser.add_argument("--server", default="http://127.0.0.1:8123/")
     parser.add_argument("--pid", type=int, help="of the server")
@@ -345,8 +346,13 @@ def main():
     statements = open(arguments.schema).read()
     for database in ("windlass_all", "windlass_raw", "windlass_minute"):
         make_tables(engine, statements, database)
-    ids = write_contents(engine, "windlass_all", Material(arguments.store))
-    for table in ("stacks", "frames"):
+    if arguments.store:
+        ids = write_contents(engine, "windlass_all", Material(arguments.store))
+    else:
+        rng = np.random.default_rng(2)
+        ids = [rng.integers(0, 1 << 52, STACKS, "<u8") | np.uint64((service_id(service) & 0xFFF) << 52)
+               for service in range(SERVICES)]
+    for table in ("stacks", "frames") if arguments.store else ():
         engine.query(f"OPTIMIZE TABLE windlass_all.{table} FINAL")
         size, rows = size_of(engine, "windlass_all", table)
         print(f"{table}: {size} bytes, {rows} rows, {size / rows:.1f} bytes a row")
@@ -362,13 +368,14 @@ def main():
         engine.insert("windlass_raw", "samples", native(rows))
         engine.insert("windlass_minute", "samples", native(rollup))
     n = arguments.samples
-    print(f"insert, samples and rollup: {n / cpu / 1e6:.2f} M samples a CPU second, {n / wall / 1e6:.2f} M a second")
+    print(f"insert, samples and rollup: {n / cpu / 1e6:.2f} M samples a CPU second, {n / wall / 1e6:.2f} M a second",
+          flush=True)
     for database in ("windlass_raw", "windlass_minute", "windlass_all"):
         cpu_before = engine.cpu()
         engine.query(f"OPTIMIZE TABLE {database}.samples FINAL")
         size, rows = size_of(engine, database, "samples")
         print(f"{database}: {size} bytes, {rows} rows, {size / n:.2f} bytes a sample, merged in "
-              f"{engine.cpu() - cpu_before:.1f} CPU seconds")
+              f"{engine.cpu() - cpu_before:.1f} CPU seconds", flush=True)
         print(f"{database}, columns: {columns_of(engine, database, n)}")
     busiest = int(fleet.service_ids[0])
     end = START + arguments.hours * 3600
@@ -381,6 +388,8 @@ def main():
               flush=True)
     print("samples of it:", engine.query(f"SELECT sum(count) FROM windlass_all.samples WHERE level = 0 AND {whole} "
                                          "FORMAT TabSeparated").decode().strip())
+    if not arguments.store:
+        return
     listed = "arrayMap(x -> toUInt64(x), splitByChar(',', '{}'))"
     wanted = ",".join(str(value) for value in ids[0])
     took, answer = timed(engine, "windlass_all", "SELECT stack, frames FROM stacks WHERE stack IN (SELECT arrayJoin("
