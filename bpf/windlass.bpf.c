@@ -285,12 +285,22 @@ WL_INLINE int wl_works_for_kernel(const struct task_struct* task) {
   return (task->flags & flags) != 0;
 }
 
+/* Where the stack of the running process began, into s. 0: it has no memory. A function of its own, which is verified
+ * once: at each load of a pointer from the kernel's structs, newer verifiers search all types of the kernel by name. */
+WL_GLOBAL int wl_find_stack_top(struct wl_scratch* s) {
+  if (!s) return 0;
+  const struct mm_struct* mm = bpf_get_current_task_btf()->mm;
+  if (!mm) return 0;
+  s->stack_top = mm->start_stack;
+  return 1;
+}
+
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
                                  struct task_struct* task) {
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
-  if (wl_works_for_kernel(task) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
+  if (wl_works_for_kernel(task) || !wl_find_stack_top(s) || BPF_CORE_READ_BITFIELD(task, in_execve)) {
     /* no user stack: none of its own, or taken down already (exit), or half built */
     u->end = s->late ? WL_END_NO_TIME : WL_END_KERNEL_ONLY;
     return 0;
@@ -300,7 +310,6 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
     wl_take_leaf(s, WL_TASK_PC(regs));
     return 0;
   }
-  s->stack_top = task->mm->start_stack;
   if (wl_is_compat(regs)) return wl_take_compat_stack(s, st, task, regs);
   wl_first_frame(s, regs);
   u->interpreted.sp = u->cursor.regs[WL_SP];

@@ -251,6 +251,19 @@ WL_GLOBAL int wl_keep_frame(const struct wl_trail_walk* walk, struct wl_trail* t
   return 0;
 }
 
+#define WL_TRAIL_KEPT 16u /* In a call; the verifier goes through every round of a loop. */
+
+/* Puts some of the new frames below that of the number on the trail, `most` at most. How many. */
+WL_GLOBAL __u32 wl_keep_some_frames(const struct wl_trail_walk* walk, struct wl_trail* trail, __u32 number, __u32 most,
+                                    __u32 to) {
+  if (!walk || !trail) return 0;
+  __u32 kept = 0;
+  for (; kept < WL_TRAIL_KEPT; kept++) {
+    if (kept >= most || wl_keep_frame(walk, trail, number - kept - 1, to + kept)) break;
+  }
+  return kept;
+}
+
 /* Keeps the walk as the thread's trail: its new frames, in front of those that it followed. Of more than a trail holds,
  * the outer ones stay. */
 WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
@@ -260,9 +273,11 @@ WL_GLOBAL int wl_keep_trail(struct wl_scratch* s, struct wl_trail* trail) {
   if (walk->phase != WL_TRAIL_SOUGHT && walk->count > walk->new_count) to = left = 0; /* it left the trail later */
   if (walk->phase != WL_TRAIL_SOUGHT && left > WL_TRAIL_FRAMES) left = 0; /* the outer ones of them are missing */
   __u32 end = left > WL_TRAIL_FRAMES ? left - WL_TRAIL_FRAMES : 0;
-  for (__u32 i = 0; i < WL_TRAIL_FRAMES; i++) {
-    if (left <= end || to >= WL_TRAIL_FRAMES) break;
-    wl_keep_frame(walk, trail, --left, to++);
+  for (__u32 i = 0; i < WL_TRAIL_FRAMES; i += WL_TRAIL_KEPT) {
+    __u32 kept = wl_keep_some_frames(walk, trail, left, left - end, to);
+    left -= kept;
+    to += kept;
+    if (kept < WL_TRAIL_KEPT) break;
   }
   trail->count = to;
   if (s->unwind.end != WL_END_REGISTER_LOST || trail->keeps_x) return 0;

@@ -147,8 +147,9 @@ WL_GLOBAL int wl_after_step(struct wl_scratch* s, struct wl_trail* trail, __u64 
 }
 
 /* Runs many steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
- * loop in a function of its own makes two short loops. Returns 0 while there is a caller; else u->end says why not. */
-#define WL_ROUNDS_A_RUN 64
+ * loop in a function of its own makes two short loops, and the instructions of both are fewest with so many rounds in
+ * that of the longer body. Returns 0 while there is a caller; else u->end says why not. */
+#define WL_ROUNDS_A_RUN 48
 /* A round is one frame or more, or a look for the trail. */
 #define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_TRAIL_LOOKS + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN)
 

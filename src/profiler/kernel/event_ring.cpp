@@ -21,6 +21,13 @@ std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_byt
   return static_cast<std::uint32_t>(std::bit_ceil(std::clamp(raw / 4 + ticks * kStackBytes, kLeast, kMost)));
 }
 
+std::uint32_t counted_stacks(unsigned frequency, unsigned cpus, bool ticks_alone) {
+  constexpr std::uint64_t kSeconds = 32, kLeast = std::uint64_t{1} << 14, kMost = std::uint64_t{1} << 18;
+  if (!ticks_alone) return static_cast<std::uint32_t>(kMost);
+  return static_cast<std::uint32_t>(
+      std::bit_ceil(std::clamp(std::uint64_t{frequency} * cpus * kSeconds, kLeast, kMost)));
+}
+
 EventRing::~EventRing() {
   if (ring_ != nullptr) ring_buffer__free(ring_);
 }

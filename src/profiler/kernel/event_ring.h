@@ -19,6 +19,11 @@ namespace windlass::profiler {
 [[nodiscard]] std::uint32_t ring_size(unsigned frequency, unsigned cpus, std::uint64_t raw_bytes_per_second,
                                       bool ticks_alone);
 
+// How many distinct stacks the kernel side counts, a power of two: those that may come in half a minute, and 262,144 at
+// most. The kernel clears 100 bytes for each before the first sample. `ticks_alone` as above; at rates of other events'
+// own, the most.
+[[nodiscard]] std::uint32_t counted_stacks(unsigned frequency, unsigned cpus, bool ticks_alone);
+
 // One thread only.
 class EventRing {
  public:

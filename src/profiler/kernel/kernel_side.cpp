@@ -136,7 +136,7 @@ perf_event_attr counter(const EventSpec& event) {
 // The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
-  explicit KernelSideImpl(const KernelSideOptions& options) : options_(options) {}
+  explicit KernelSideImpl(const KernelSideOptions& options) : options_(options) { options_.choose_distinct_stacks(); }
   ~KernelSideImpl() override;
   std::expected<void, SystemError> load();
 
@@ -181,7 +181,6 @@ class KernelSideImpl final : public KernelSide {
   std::expected<void, SystemError> set_conditions(const EventSpec& event, std::uint64_t number);
   [[nodiscard]] const EventSpec* event_of(EventKind kind) const;
   [[nodiscard]] const EventSpec* wait_event() const;
-  [[nodiscard]] bool takes_ticks_alone() const;
   [[nodiscard]] wl_wakers walked_wakers() const;
   [[nodiscard]] std::uint64_t shortest_wait() const;
 
@@ -216,11 +215,6 @@ const EventSpec* KernelSideImpl::event_of(EventKind kind) const {
 }
 
 // The samples of waits have its number. Which of them are of locks, too, is told when they have names.
-bool KernelSideImpl::takes_ticks_alone() const {
-  const auto is_tick = [](const EventSpec& event) { return event.kind == EventKind::kCpuClock; };
-  return !options_.allocations && std::ranges::all_of(options_.events, is_tick);
-}
-
 const EventSpec* KernelSideImpl::wait_event() const {
   const EventSpec* all = event_of(EventKind::kWait);
   return all != nullptr ? all : event_of(EventKind::kLock);
@@ -339,7 +333,7 @@ void KernelSideImpl::size_maps() {
   const std::uint32_t ring = options_.ring_bytes != 0
                                  ? std::bit_ceil(std::min(options_.ring_bytes, 1U << 30))
                                  : ring_size(options_.frequency, static_cast<unsigned>(online_cpus().size()),
-                                             options_.raw_bytes_per_second, takes_ticks_alone());
+                                             options_.raw_bytes_per_second, options_.takes_ticks_alone());
   bpf_map__set_max_entries(maps.events, std::max({ring, 256 * 1024U, page}));
   bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
   if (wait_event() != nullptr)
@@ -566,6 +560,16 @@ KernelSideStats KernelSideImpl::stats() const {
 }
 
 }  // namespace
+
+bool KernelSideOptions::takes_ticks_alone() const {
+  const auto is_tick = [](const EventSpec& event) { return event.kind == EventKind::kCpuClock; };
+  return !allocations && std::ranges::all_of(events, is_tick);
+}
+
+void KernelSideOptions::choose_distinct_stacks() {
+  if (distinct_stacks == 0)
+    distinct_stacks = counted_stacks(frequency, static_cast<unsigned>(online_cpus().size()), takes_ticks_alone());
+}
 
 std::expected<std::unique_ptr<KernelSide>, SystemError> KernelSide::open(const KernelSideOptions& options) {
   auto side = std::make_unique<KernelSideImpl>(options);

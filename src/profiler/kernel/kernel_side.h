@@ -66,13 +66,18 @@ struct KernelSideOptions {
   // Of each CPU's time, that samples may take in a window of 134 ms. Later samples of the window have their innermost
   // frame alone, and end as WL_END_NO_TIME.
   double largest_share = 0.5;
-  std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
+  // Stacks that the kernel side counts itself; beyond, every sample is an event. 0: counted_stacks() says.
+  std::uint32_t distinct_stacks = 0;
   std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
   // Inode of a PID namespace, or 0 for the initial one. All process and thread ids are numbers of this namespace, also
   // those of the targets. Processes outside of it are not seen.
   std::uint32_t pid_namespace = 0;
   std::string btf_path;                                // the kernel's type information; empty: its own
   std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
+
+  [[nodiscard]] bool takes_ticks_alone() const;  // `frequency` and the CPUs bound the rate of all samples
+  // Sets `distinct_stacks` where it is 0.
+  void choose_distinct_stacks();
 };
 
 // Since open(), summed over all CPUs. samples == other_processes + sum(ends), and

@@ -34,8 +34,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kLivenessInterval = kSecond / 5;
 constexpr std::uint64_t kEvictInterval = 30 * kSecond;
-constexpr double kProgressInterval = 0.5;           // seconds
-constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
+constexpr double kProgressInterval = 0.5;  // seconds
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
 // Events are worked off for so long at a time. Then the rings are emptied, which are full in a quarter of a second.
@@ -156,6 +155,8 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   if (command_) kernel_options.held = static_cast<std::uint32_t>(command_->pid());
   kernel_options.btf_path = options_.btf_path;
   kernel_options.thread_labels = options_.thread_labels;
+  kernel_options.choose_distinct_stacks();
+  most_counted_ = kernel_options.distinct_stacks / 4 * 3;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   if (!opened) return std::unexpected(opened.error());
@@ -379,7 +380,7 @@ void Recorder::settle_counts() {
 
 void Recorder::bound_memory(std::uint64_t now) {
   // Of lost events the kernel side may keep counts that nobody here knows.
-  if (aggregator_.counted_stacks() > kMaxCountedStacks || lost_ > lost_when_settled_ + kMaxCountedStacks / 4) {
+  if (aggregator_.counted_stacks() > most_counted_ || lost_ > lost_when_settled_ + most_counted_ / 4) {
     settle_counts();
   }
   if (now <= last_evict_ + kEvictInterval) return;

@@ -218,6 +218,7 @@ class Recorder {
   std::optional<double> cpu_used_;  // once stopped
   bool ended_before_ = false;       // the targets, before sampling began
   std::uint64_t lost_ = 0, lost_when_settled_ = 0;
+  std::size_t most_counted_ = 0;      // distinct stacks; then the kernel side starts counting anew
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t last_evict_ = 0, last_liveness_ = 0, last_earned_ = 0;
 };

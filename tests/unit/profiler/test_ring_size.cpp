@@ -1,4 +1,4 @@
-// The ring's size for rates and machines.
+// The sizes of the ring and of the counters of stacks for rates and machines.
 #include <gtest/gtest.h>
 
 #include "profiler/kernel/event_ring.h"
@@ -25,6 +25,16 @@ TEST(RingSize, HasBounds) {
   EXPECT_EQ(ring_size(49'999, 4096, 64 * kMiB, true), 256 * kMiB);
   EXPECT_EQ(ring_size(1, 1, 0, false), 8 * kMiB);
 }
+
+TEST(CountedStacks, AreThoseOfHalfAMinute) {
+  EXPECT_EQ(counted_stacks(997, 2, true), 1U << 16);
+  EXPECT_EQ(counted_stacks(997, 8, true), 1U << 18);
+  EXPECT_EQ(counted_stacks(19, 1, true), 1U << 14);
+  EXPECT_EQ(counted_stacks(49'999, 4096, true), 1U << 18);
+}
+
+// Nobody knows how often other events come.
+TEST(CountedStacks, AreTheMostForOtherEvents) { EXPECT_EQ(counted_stacks(19, 1, false), 1U << 18); }
 
 }  // namespace
 }  // namespace windlass::profiler
