@@ -29,7 +29,8 @@ Names names_of(const profile::Profile& profile, const profile::Sample& sample) {
     const std::string& path = profile.modules[location.module].path;
     const std::string name =
         location.lines.empty() ? "" : profile.functions[location.lines.back().function].system_name;
-    if (path.find("signal_storm") != std::string::npos || path == "[vdso]")
+    const bool is_own = path.find("signal_storm") != std::string::npos && !name.ends_with("@plt");
+    if (is_own || path == "[vdso]")
       names.push_back(path == "[vdso]" ? path : name);
     else
       names.push_back("libc");

@@ -92,11 +92,19 @@ class Checker {
     return frames;
   }
 
+  // The kernel was calling a signal handler, or returning from one: there is nothing to walk by, and nothing to judge.
+  bool is_half_written(const profile::Sample& sample) const {
+    if (sample.end != WL_END_REGISTER_LOST || sample.locations.empty()) return false;
+    const auto module = profile_.locations[sample.locations.front()].module;
+    return module != profile::kNone && profile_.modules[module].is_kernel;
+  }
+
   void check(const profile::Sample& sample) {
     const auto frames = frames_of(sample);
     bool ours = false;
     for (const Frame& frame : frames) ours = ours || frame.in_program;
     if (!ours) return;
+    if (is_half_written(sample)) return;
     verdict_.samples += sample.count;
     if (sample.end != WL_END_COMPLETE) {
       note(verdict_.truncated, frames, fmt::format("end {}", sample.end));

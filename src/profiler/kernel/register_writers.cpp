@@ -8,32 +8,56 @@
 namespace windlass::profiler {
 namespace {
 
-// Of arch/x86 and arch/arm64. A compiler may have put a function into its caller, so callers are here, too.
-constexpr std::string_view kWriters[] = {
-    // to a signal handler
-    "arch_do_signal_or_restart", "do_signal", "do_notify_resume", "handle_signal", "setup_rt_frame", "__setup_rt_frame",
-    "x64_setup_rt_frame", "x32_setup_rt_frame", "__setup_frame", "ia32_setup_frame", "ia32_setup_rt_frame",
-    "setup_return",
-    // back from one
-    "restore_sigcontext", "ia32_restore_sigcontext", "restore_sigframe", "__do_sys_rt_sigreturn",
-    "__x64_sys_rt_sigreturn", "__arm64_sys_rt_sigreturn", "__do_compat_sys_sigreturn", "__ia32_compat_sys_sigreturn",
-    "__do_compat_sys_rt_sigreturn", "__ia32_compat_sys_rt_sigreturn", "__do_compat_sys_x32_rt_sigreturn",
-    "__x64_compat_sys_x32_rt_sigreturn",
-    // an instruction or a call that the kernel executes for the thread
-    "emulate_vsyscall", "push_emulate_op", "branch_emulate_op", "default_post_xol_op", "__do_sys_uretprobe",
-    "__x64_sys_uretprobe", "__do_sys_uprobe", "__x64_sys_uprobe"};
+struct Writer {
+  std::string_view name;
+  std::string_view writes = {};  // the function that writes for it, unless a compiler has put that into it
+};
 
-// Without the suffixes of compilers: .isra.0, .constprop.0.
-bool is_writer(std::string_view name) {
-  return std::ranges::find(kWriters, name.substr(0, name.find('.'))) != std::end(kWriters);
-}
+// Of arch/x86 and arch/arm64.
+constexpr Writer kWriters[] = {
+    // to a signal handler
+    {"x64_setup_rt_frame"},
+    {"x32_setup_rt_frame"},
+    {"ia32_setup_frame"},
+    {"ia32_setup_rt_frame"},
+    {"setup_return"},
+    {"__setup_frame"},
+    {"__setup_rt_frame"},
+    {"setup_rt_frame", "x64_setup_rt_frame"},
+    {"handle_signal", "x64_setup_rt_frame"},
+    {"do_signal", "x64_setup_rt_frame"},
+    {"do_notify_resume", "x64_setup_rt_frame"},
+    {"arch_do_signal_or_restart", "x64_setup_rt_frame"},
+    // back from one
+    {"restore_sigcontext"},
+    {"restore_sigframe"},
+    {"ia32_restore_sigcontext"},
+    {"__arm64_sys_rt_sigreturn"},
+    {"__do_sys_rt_sigreturn", "restore_sigcontext"},
+    {"__x64_sys_rt_sigreturn", "restore_sigcontext"},
+    {"__do_compat_sys_x32_rt_sigreturn", "restore_sigcontext"},
+    {"__x64_compat_sys_x32_rt_sigreturn", "restore_sigcontext"},
+    {"__do_compat_sys_sigreturn", "ia32_restore_sigcontext"},
+    {"__do_compat_sys_rt_sigreturn", "ia32_restore_sigcontext"},
+    {"__ia32_compat_sys_sigreturn", "ia32_restore_sigcontext"},
+    {"__ia32_compat_sys_rt_sigreturn", "ia32_restore_sigcontext"},
+    // an instruction or a call that the kernel executes for the thread
+    {"emulate_vsyscall"},
+    {"push_emulate_op"},
+    {"branch_emulate_op"},
+    {"default_post_xol_op"},
+    {"__do_sys_uretprobe"},
+    {"__x64_sys_uretprobe"},
+    {"__do_sys_uprobe"},
+    {"__x64_sys_uprobe"}};
 
 }  // namespace
 
 RegisterWriters::RegisterWriters(const std::string& kallsyms) {
   std::FILE* file = std::fopen(kallsyms.c_str(), "re");
   if (file == nullptr) return;
-  std::vector<std::uint64_t> functions, writers;
+  std::vector<std::uint64_t> functions;
+  std::vector<std::pair<const Writer*, std::uint64_t>> writers;
   char line[1024];
   while (std::fgets(line, sizeof line, file) != nullptr) {
     const std::string_view text(line);
@@ -46,14 +70,20 @@ RegisterWriters::RegisterWriters(const std::string& kallsyms) {
     if (address == 0 || (type != 't' && type != 'T' && type != 'w' && type != 'W')) continue;
     const std::string_view name = text.substr(space + 3, text.find('\n') - (space + 3));
     functions.push_back(address);
-    if (is_writer(name)) writers.push_back(address);
+    // Without the suffixes of compilers: .isra.0, .constprop.0.
+    const auto* writer = std::ranges::find(kWriters, name.substr(0, name.find('.')), &Writer::name);
+    if (writer != std::end(kWriters)) writers.emplace_back(writer, address);
     if (name == "__entry_text_start") entry_begin_ = address;
     if (name == "__entry_text_end") entry_end_ = address;
   }
   std::fclose(file);
   std::ranges::sort(functions);
-  for (const std::uint64_t begin : writers)
-    if (const auto next = std::ranges::upper_bound(functions, begin); next != functions.end())
+  const auto is_there = [&](std::string_view name) {
+    return std::ranges::any_of(writers, [&](const auto& writer) { return writer.first->name == name; });
+  };
+  for (const auto& [writer, begin] : writers)
+    if (const auto next = std::ranges::upper_bound(functions, begin);
+        next != functions.end() && !is_there(writer->writes))
       ranges_.emplace_back(begin, *next);
 }
 

@@ -47,6 +47,13 @@ TEST(RegisterWriters, AreInTheirFunctionItself) {
   EXPECT_FALSE(writers.were_writing(Frames{}));
 }
 
+TEST(RegisterWriters, AreCallersOnlyIfTheyWriteThemselves) {
+  const std::string caller = "ffffffff81000100 T arch_do_signal_or_restart\nffffffff81000200 T x64_setup_rt_frame";
+  const std::vector<std::uint64_t> frames{0xffffffff81000110};
+  EXPECT_FALSE(writers_of(caller + "\nffffffff81000300 T end\n").were_writing(frames));
+  EXPECT_TRUE(writers_of(caller + "_of_other_name\nffffffff81000300 T end\n").were_writing(frames));
+}
+
 TEST(RegisterWriters, AreInterrupted) {
   const RegisterWriters writers = writers_of(kSymbols);
   EXPECT_TRUE(
