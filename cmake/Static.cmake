@@ -68,8 +68,7 @@ add_executable(windlass-static $<FILTER:$<TARGET_OBJECTS:windlass-cli>,EXCLUDE,l
   ${PROJECT_SOURCE_DIR}/src/cli/terminate_static.cpp ${PROJECT_SOURCE_DIR}/src/symbols/few_machines.cpp
   ${PROJECT_SOURCE_DIR}/src/symbols/debuginfod_find.cpp ${PROJECT_SOURCE_DIR}/src/profiler/annotate/aarch64_as_words.cpp)
 # SQLite would be more than a megabyte of this file, which is to stay below ten: it has no store.
-target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/store/no_store.cpp ${PROJECT_SOURCE_DIR}/src/cli/no_serve.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/no_symbols.cpp)
+target_sources(windlass-static PRIVATE $<TARGET_OBJECTS:windlass_no_stores>)
 # Nor has it libcurl, which would have to be opened, or the compressor of zstd.
 target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_libcurl.cpp
   ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_zstd.cpp)

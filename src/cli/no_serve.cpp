@@ -7,15 +7,15 @@
 namespace windlass::cli {
 
 int serve(const ServeArguments&) {
-  say("windlass: this build has no store to serve. Way out: a windlass that is linked with shared libraries; windlass "
-      "view shows one file\n");
+  say("windlass: this build has no store to serve. Way out: the windlass of a package, or of cmake --preset install; "
+      "windlass view shows one file\n");
   return kRefused;
 }
 
 std::string problem_of_store_url(const std::string&) { return {}; }
 std::string problem_of_cluster(const std::string&) { return {}; }
 int create_store(const StoreAdmin&) {
-  say("windlass: this build has no store. Way out: a windlass that is linked with shared libraries\n");
+  say("windlass: this build has no store. Way out: the windlass of a package, or of cmake --preset install\n");
   return kRefused;
 }
 int prune_store(const StoreAdmin& arguments) { return create_store(arguments); }

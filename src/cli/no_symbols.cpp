@@ -8,7 +8,7 @@ namespace windlass::cli {
 namespace {
 
 constexpr const char* kWayOut =
-    "windlass: this build has no symbol files. Way out: a windlass that is linked with shared libraries\n";
+    "windlass: this build has no symbol files. Way out: the windlass of a package, or of cmake --preset install\n";
 
 }  // namespace
 

@@ -4,8 +4,8 @@
 namespace windlass::store {
 
 Expected<std::unique_ptr<ProfileStore>> open_store(const std::string&, const StoreOptions&) {
-  return fail(ErrorCode::kNotFound, "this build has no store. Way out: a windlass that is linked with shared libraries",
-              0);
+  return fail(ErrorCode::kNotFound,
+              "this build has no store. Way out: the windlass of a package, or of cmake --preset install", 0);
 }
 
 }  // namespace windlass::store
