@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <protozero/types.hpp>
+#include <protozero/data_view.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
