@@ -32,7 +32,7 @@ void OtlpBatches::drop(const profile::Profile& profile, std::size_t count, std::
 
 spool::Answer OtlpBatches::send(std::uint64_t sequence, const profile::Profile& profile, const OtlpSource& source) {
   const std::size_t all = profile.samples.size();
-  if (!std::exchange(has_begun_, true) || std::exchange(sequence_, sequence) != sequence) {
+  if (sequence_ != sequence) {
     sequence_ = sequence;
     next_ = dropped_ = 0;
     step_ = all;

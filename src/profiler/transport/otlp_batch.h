@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "profiler/spool/delivery.h"
@@ -31,8 +32,7 @@ class OtlpBatches {
   OtlpCompression how_;
   std::size_t most_bytes_;
   // Of the batch that was sent last.
-  std::uint64_t sequence_ = 0;
-  bool has_begun_ = false;
+  std::optional<std::uint64_t> sequence_;
   std::size_t next_ = 0, step_ = 0;  // samples: the first that is not done, and how many a request has
   std::uint64_t dropped_ = 0;
   std::string why_;  // some were dropped
