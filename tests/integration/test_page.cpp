@@ -7,6 +7,7 @@
 
 #include "profiler/export/call_tree.h"
 #include "profiler/export/labels.h"
+#include "profiler/export/numbers.h"
 #include "support/events_profile.h"
 #include "support/page_in_browser.h"
 #include "support/synthetic_profile.h"
@@ -30,10 +31,8 @@ TEST_F(Page, ShowsTheProfile) {
   for (const char* comm : {"main", "worker", "io thread"}) EXPECT_EQ(boxes(comm), 1u);
   EXPECT_GT(count_of(page, "class=\"frame"), 300u);
   // Truncated stacks: in the header with their reasons, hatched in the graph, in the legend.
-  EXPECT_NE(
-      page.find(fmt::format("<dd>{:.2f}%</dd>",
-                            static_cast<double>((totals.samples - totals.truncated) * 10000 / totals.samples) / 100)),
-      std::string::npos);
+  const double whole = percent(totals.samples - totals.truncated, totals.samples);
+  EXPECT_NE(page.find(fmt::format("<dd>{:.2f}%</dd>", whole)), std::string::npos);
   EXPECT_NE(page.find("Truncated (no row)"), std::string::npos);
   EXPECT_GE(boxes("[truncated: no row]"), 3u);
   EXPECT_GT(count_of(page, "class=\"frame truncated"), 10u);
