@@ -156,7 +156,7 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   kernel_options.btf_path = options_.btf_path;
   kernel_options.thread_labels = options_.thread_labels;
   kernel_options.choose_distinct_stacks();
-  most_counted_ = kernel_options.distinct_stacks / 4 * 3;
+  most_counted_ = std::size_t{kernel_options.distinct_stacks} / 4 * 3;
   auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   if (!opened) return std::unexpected(opened.error());
