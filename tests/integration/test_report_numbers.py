@@ -111,8 +111,8 @@ def summary(facts):
     if period and facts.counts_it:
         text += f" ({total / (1e9 / period):.1f} s of {'CPU' if event['name'] == 'cpu' else event['name']})"
     whole = total - head["truncated"] - head["chained"]
-    part = 10000 if whole == total else min(int(1e4 * (whole / total)), 9999)
-    text += f"; {part // 100}.{part % 100:02}% of {'the stacks whole' if facts.counts_it else 'it with whole stacks'}"
+    part = 100 if whole == total else min(100 * whole / total, 99.99)
+    text += f"; {part:.2f}% of {'the stacks whole' if facts.counts_it else 'it with whole stacks'}"
     if head["chained"]:
         text += f", {facts.share(head['chained']):.2f}% chained by frame pointers"
     return f"{text}; {head['lost']:,} lost"
