@@ -8,6 +8,8 @@ import gzip
 import sys
 import zlib
 
+from leb128 import uleb128
+
 SAMPLE, LOCATION, VARINT, BYTES = 2, 4, 0, 2
 
 
@@ -20,15 +22,6 @@ def varint(data, at):
         shift += 7
         if byte < 128:
             return value, at
-
-
-def coded(value):
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def fields(data):
@@ -48,7 +41,7 @@ def fields(data):
 
 
 def message(number, body):
-    return coded(number << 3 | BYTES) + coded(len(body)) + body
+    return uleb128(number << 3 | BYTES) + uleb128(len(body)) + body
 
 
 class Repeater:
@@ -77,7 +70,7 @@ class Repeater:
         key = location, repetition
         if key not in self.copies:
             self.copies[key] = self.next_id
-            body = b"".join(coded(n << 3) + coded({1: self.next_id, 3: v + repetition}.get(n, v)) if isinstance(v, int)
+            body = b"".join(uleb128(n << 3) + uleb128({1: self.next_id, 3: v + repetition}.get(n, v)) if isinstance(v, int)
                             else whole for n, v, whole in fields(self.locations[location]))
             out.append(message(LOCATION, body))
             self.next_id += 1
@@ -86,7 +79,7 @@ class Repeater:
     def repetition(self, number):
         out = []
         for leaf, others, rest in self.samples:
-            ids = coded(self.copy_of(leaf, number, out)) + others if leaf else b""
+            ids = uleb128(self.copy_of(leaf, number, out)) + others if leaf else b""
             out.append(message(SAMPLE, message(1, ids) + rest))
         return b"".join(out)
 

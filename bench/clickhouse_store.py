@@ -13,6 +13,8 @@ from other figures but the ratios.
 import argparse, bisect, ctypes, itertools, os, random, resource, sqlite3, struct, sys, time, urllib.parse, urllib.request
 import numpy as np
 
+from leb128 import uleb128
+
 SERVICES, STACKS, HOSTS, THREADS = 50, 20_000, 10_000, 4
 START = 1_790_000_000 // 604_800 * 604_800
 PERIOD_NS = 52_631_578  # of 19 Hz
@@ -22,23 +24,14 @@ DTYPE = np.dtype([("level", "u1"), ("event", "<u8"), ("service", "<u8"), ("hour"
 TYPES = {"u1": "UInt8", "<u2": "UInt16", "<u4": "UInt32", "<u8": "UInt64"}
 
 
-def uleb(n):
-    out = bytearray()
-    while n >= 0x80:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
 def text(s):
     data = s if isinstance(s, bytes) else s.encode()
-    return uleb(len(data)) + data
+    return uleb128(len(data)) + data
 
 
 def native(rows):
     """A block of the format Native."""
-    out = [uleb(len(rows.dtype.names)), uleb(len(rows))]
+    out = [uleb128(len(rows.dtype.names)), uleb128(len(rows))]
     for name in rows.dtype.names:
         kind = rows.dtype[name].str.replace("|", "")
         out += [text(name), text(TYPES[kind]), np.ascontiguousarray(rows[name]).tobytes()]
@@ -199,7 +192,7 @@ def write_contents(engine, database, material):
         frames_sum += len(stack_frames)
         n = len(stack_ids)
         engine.insert(database, "stacks", b"".join([
-            uleb(3), uleb(n), text("stack"), text("UInt64"), np.array(stack_ids, "<u8").tobytes(),
+            uleb128(3), uleb128(n), text("stack"), text("UInt64"), np.array(stack_ids, "<u8").tobytes(),
             text("period"), text("UInt32"), np.full(n, START // 2592000, "<u4").tobytes(),
             text("frames"), text("Array(UInt64)"), np.array(stack_ends, "<u8").tobytes(),
             np.array(stack_frames, "<u8").tobytes()]))
@@ -234,7 +227,7 @@ def frames_block(material, pairs, known):
     u32 = lambda value: struct.pack("<I", value & 0xFFFFFFFF)
     lines = list(zip(rows, variants))
     return b"".join([
-        uleb(20), uleb(n), fixed("frame", "UInt64", [known[pair] for pair in pairs], "<u8"),
+        uleb128(20), uleb128(n), fixed("frame", "UInt64", [known[pair] for pair in pairs], "<u8"),
         fixed("period", "UInt32", [START // 2592000] * n, "<u4"), fixed("ver", "UInt64", [0] * n, "<u8"),
         fixed("has_module", "UInt8", [1] * n, "u1"),
         column("path", "String", b"".join(text(row[0][0]) for row in rows)),
