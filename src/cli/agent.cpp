@@ -36,6 +36,7 @@
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/named_waits.h"
 #include "profiler/store/open_store.h"
+#include "profiler/store/packed_batch.h"
 
 namespace windlass::cli {
 namespace {
@@ -225,8 +226,10 @@ std::optional<int> record_into(const Ways& ways, const AgentArguments& arguments
                       .counted = [&](const StoreCounters& counters) { totals.count(with_spool(counters)); },
                       .closed =
                           [&](const store::OwnedBatch& batch) {
-                            if (otlp != nullptr) otlp->add(batch);
-                            if (spooled != nullptr) spooled->add(batch);
+                            if (otlp == nullptr && spooled == nullptr) return;
+                            const auto packed = store::pack_batch(batch);
+                            if (otlp != nullptr) otlp->add(packed, batch);
+                            if (spooled != nullptr) spooled->add(packed, batch);
                           }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();

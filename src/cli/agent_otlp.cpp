@@ -45,10 +45,10 @@ AgentOtlp::AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transpo
       spooled_(
           std::move(spool), [this](const spool::SpooledBatch& batch) { return send(batch); }, say_otlp) {}
 
-void AgentOtlp::add(const store::OwnedBatch& batch) {
+void AgentOtlp::add(const Expected<std::string>& packed, const store::OwnedBatch& batch) {
   std::uint64_t samples = 0;
   for (const profile::Sample& sample : batch.profile.samples) samples += sample.count;
-  spooled_.append(store::pack_batch(batch), samples);
+  spooled_.append(packed, samples);
   spooled_.notify();
 }
 

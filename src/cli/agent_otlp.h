@@ -31,8 +31,9 @@ class AgentOtlp {
   [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
                                                                  const std::string& host, spool::Spool&& spool);
 
-  // Packs the interval into the spool. By one thread at a time. A batch that finds no room is said and counted.
-  void add(const store::OwnedBatch& batch);
+  // Puts the interval into the spool. `packed`: its store::pack_batch(). By one thread at a time. A batch that finds no
+  // room is said and counted.
+  void add(const Expected<std::string>& packed, const store::OwnedBatch& batch);
   // Sends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest) { spooled_.end(rest); }
   // By any thread.

@@ -19,8 +19,8 @@ class AgentSpooledStore {
   [[nodiscard]] static Expected<std::unique_ptr<AgentSpooledStore>> open(const std::string& place,
                                                                          spool::Spool&& spool);
 
-  // Packs the interval into the spool. By one thread at a time.
-  void add(const store::OwnedBatch& batch);
+  // Puts the interval into the spool. `packed`: its store::pack_batch(). By one thread at a time.
+  void add(const Expected<std::string>& packed, const store::OwnedBatch& batch);
   // Appends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest) { sender_.end(rest); }
   // By any thread. Adds what this knows to the counters of an AgentWriter without a store.
