@@ -49,28 +49,22 @@ bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
 template <typename Machine, typename Accepts>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
                                Workspace<Machine>& work, Accepts&& accepts) {
-  constexpr std::uint64_t kFarthest = 1024;
-  constexpr unsigned kMostTries = 8;
-  unsigned tries = 0;
-  work.code.start(source);
-  for (std::uint64_t back = Machine::kInstructionStep; back <= kFarthest && tries < kMostTries;
-       back += Machine::kInstructionStep) {
-    const std::uint64_t start = pc.value() - back;
-    if (!Machine::may_start_function(work.code, start)) continue;
-    ++tries;
-    if (search.in(source, start, pc, work.row) && accepts(work.row)) return true;
-  }
-  if constexpr (requires { Machine::begins_prologue(work.code, pc.value()); }) {
-    constexpr std::uint64_t kFarthestPrologue = 4096;
-    constexpr unsigned kMostPrologues = 4;
-    tries = 0;
-    for (std::uint64_t back = 1; back <= kFarthestPrologue && tries < kMostPrologues; ++back) {
+  const auto leads_here = [&](std::uint64_t farthest, unsigned most_tries, auto&& may_begin) {
+    unsigned tries = 0;
+    for (std::uint64_t back = Machine::kInstructionStep; back <= farthest && tries < most_tries;
+         back += Machine::kInstructionStep) {
       const std::uint64_t start = pc.value() - back;
-      if (!Machine::begins_prologue(work.code, start)) continue;
+      if (!may_begin(start)) continue;
       ++tries;
       if (search.in(source, start, pc, work.row) && accepts(work.row)) return true;
     }
-  }
+    return false;
+  };
+  work.code.start(source);
+  if (leads_here(1024, 8, [&](std::uint64_t start) { return Machine::may_start_function(work.code, start); }))
+    return true;
+  if constexpr (requires { Machine::begins_prologue(work.code, pc.value()); })
+    return leads_here(4096, 4, [&](std::uint64_t start) { return Machine::begins_prologue(work.code, start); });
   return false;
 }
 

@@ -1,8 +1,6 @@
 #include "flow/x86_64.h"
 
-#include <algorithm>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "base/registers.h"
@@ -469,24 +467,6 @@ bool X86_64::may_be_epilogue(const CodeSource& source, std::uint64_t pc) {
   return false;
 }
 
-bool X86_64::behind_call(const CodeSource& source, std::uint64_t address) {
-  std::uint8_t code[x86_64::kLongestCall] = {};  // before the address
-  return !source.read(address - sizeof code, code, sizeof code) || x86_64::ends_with_call(code);
-}
-
-std::uint64_t X86_64::direct_call_target(const CodeSource& source, std::uint64_t address) {
-  std::uint8_t code[5] = {};
-  if (!source.read(address - sizeof code, code, sizeof code) || code[0] != 0xe8) return 0;
-  std::int32_t distance = 0;
-  std::memcpy(&distance, code + 1, sizeof distance);
-  return address + static_cast<std::uint64_t>(std::int64_t{distance});
-}
-
-bool X86_64::behind_indirect_call(const CodeSource& source, std::uint64_t address) {
-  std::uint8_t code[x86_64::kLongestCall] = {};
-  return source.read(address - sizeof code, code, sizeof code) && x86_64::ends_with_indirect_call(code);
-}
-
 bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) {
   return x86::at_signal_return(source.read, Architecture::kX86_64, address);
 }
@@ -563,40 +543,6 @@ bool X86_64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
   if (words < 0) return false;
   lay_out(row, pc, CfaRule::at(kRsp, 8 + 8 * words), RegisterRule::at_cfa(-8));
   return true;
-}
-
-// lea reg, [rip + n]: compilers put it before each use of a jump table.
-bool X86_64::loads_table(CodeReader& code, std::uint64_t address) {
-  std::uint8_t b[3] = {};
-  return code.read(address, b, sizeof b) == sizeof b && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d && (b[2] & 0xc7) == 0x05;
-}
-
-// Behind ret, jmp, hlt or ud2 (-Os aligns nothing), or aligned behind padding.
-bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
-  std::uint8_t b[6] = {};  // five bytes before, and the first
-  if (code.read(address - 5, b, sizeof b) != sizeof b) return false;
-  if (b[5] == 0x90 || b[5] == 0xcc || b[5] == 0) return false;
-  if (b[4] == 0xc3 || b[4] == 0xf4 || b[0] == 0xe9 || b[3] == 0xeb || (b[3] == 0x0f && b[4] == 0x0b)) return true;
-  const bool call = b[0] == 0xe8;  // its last byte is no padding
-  return address % 16 == 0 && !call && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
-}
-
-// The bytes of a push of a register that calls preserve; 0: the code begins with another instruction.
-static std::size_t push_of_preserved(std::span<const std::uint8_t> code) {
-  if (code[0] == 0x53 || code[0] == 0x55) return 1;                      // rbx, rbp
-  return code[0] == 0x41 && code[1] >= 0x54 && code[1] <= 0x57 ? 2 : 0;  // r12 to r15
-}
-
-bool X86_64::begins_prologue(CodeReader& code, std::uint64_t address) {
-  constexpr std::uint8_t kCall = 0xe8, kPushR15[] = {0x41, 0x57}, kPushR14[] = {0x41, 0x56};
-  std::uint8_t b[5 + 14] = {};  // a call, and code behind it
-  if (code.read(address - 5, b, sizeof b) != sizeof b) return false;
-  const auto behind = std::span<const std::uint8_t>(b).subspan(5);
-  const std::size_t first = push_of_preserved(behind);
-  if (first == 0) return false;
-  if (b[0] == kCall)
-    return std::ranges::equal(behind.first(2), kPushR15) && !std::ranges::search(behind.subspan(2), kPushR14).empty();
-  return push_of_preserved(behind.subspan(first)) != 0 && may_start_function(code, address);
 }
 
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {
