@@ -1,6 +1,7 @@
 // `windlass agent` with a store in ClickHouse that goes away.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "profiler/store/clickhouse_store.h"
 #include "profiler/store/packed_batch.h"
 #include "support/agent_store.h"
+#include "support/child_program.h"
 #include "support/clickhouse_process.h"
 
 namespace windlass::test {
@@ -129,11 +131,14 @@ TEST_F(AgentClickhouse, ServerAndAgentAreKilled) {
 
 // What the spool has no room for is dropped, counted, and said to the store.
 TEST_F(AgentClickhouse, ASpoolWithoutRoom) {
+  // An idle machine has few stacks, which fill nothing.
+  const ChildProgram busy({"sh", "-c", "while :; do ls -R /usr/lib > /dev/null; done"}, "/dev/null", STDOUT_FILENO);
   auto agent = start_agent("one", "--store-spool-size 64K");
   await_intervals(1);
   server_->stop(SIGKILL);
   ASSERT_TRUE(agent->said("no connection"));
-  std::this_thread::sleep_for(std::chrono::seconds(5));
+  const auto not_stored = [&] { return counter("one", "windlass_agent_lost_samples_total{reason=\"not_stored\"}"); };
+  ASSERT_TRUE(await([&] { return not_stored() != 0 && not_stored() != ~std::uint64_t{0}; })) << agent->text();
   ASSERT_TRUE(server_->start());
   ASSERT_TRUE(await([&] { return waiting() <= 1; })) << agent->text();
   std::this_thread::sleep_for(std::chrono::seconds(1));
