@@ -6,35 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
-#include "symbols/text_lines.h"
+#include "os/kallsyms.h"
+#include "os/text_lines.h"
 
 namespace windlass::symbols {
-
-namespace {
-
-// Cuts the next blank-separated field off `line`.
-std::string_view next_field(std::string_view& line) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  std::size_t begin = 0;
-  while (begin < line.size() && is_blank(line[begin])) ++begin;
-  std::size_t end = begin;
-  while (end < line.size() && !is_blank(line[end])) ++end;
-  const auto field = line.substr(begin, end - begin);
-  line.remove_prefix(end);
-  return field;
-}
-
-bool parse_hex(std::string_view text, std::uint64_t& value) {
-  if (text.starts_with("0x")) text.remove_prefix(2);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-}  // namespace
 
 std::string_view KernelSymbols::keep(std::string_view text) {
   if (used_ + text.size() > block_size_) {
@@ -51,19 +29,13 @@ std::string_view KernelSymbols::keep(std::string_view text) {
 KernelSymbols::KernelSymbols(const std::string& path, std::string& note, const std::atomic<bool>& stopped) {
   std::string_view module;  // runs of symbols share it
   bool any_address = false;
-  const bool read = for_each_line(path, note, [&](std::string_view line) {
+  const bool read = os::for_each_kernel_symbol(path, note, [&](const os::KernelSymbol& symbol) {
     if (stopped.load(std::memory_order_relaxed)) return false;
-    std::uint64_t address = 0;
-    if (!parse_hex(next_field(line), address)) return true;
-    const auto type = next_field(line);
-    const auto name = next_field(line);
-    auto in_module = next_field(line);  // "[xfs]"; empty for the kernel itself
-    any_address |= address != 0;
-    if (type.size() != 1 || name.empty() || std::strchr("tTwW", type[0]) == nullptr) return true;
-    if (name[0] == '$')
-      return true;  // $x, $d: what AArch64's assemblers mark code and data with (AAELF64 5.5.4), in modules
-    if (in_module != module) module = keep(in_module);
-    symbols_.push_back({address, module, keep(name), type[0] == 'T'});
+    any_address |= symbol.address != 0;
+    // $x, $d: what AArch64's assemblers mark code and data with (AAELF64 5.5.4), in modules
+    if (!symbol.is_code() || symbol.name[0] == '$') return true;
+    if (symbol.module != module) module = keep(symbol.module);
+    symbols_.push_back({symbol.address, module, keep(symbol.name), symbol.type == 'T'});
     return true;
   });
   if (read && !any_address) note = path + ": addresses are hidden (kernel.kptr_restrict, or not privileged)";
@@ -130,9 +102,9 @@ KernelSymbolsAhead::~KernelSymbolsAhead() {
 // Names, sizes and addresses, without the counts of users that change all the time (proc(5)).
 std::string KernelSymbolsAhead::modules() const {
   std::string lasting, note;
-  (void)for_each_line(modules_path_, note, [&](std::string_view line) {
+  (void)os::for_each_line(modules_path_, note, [&](std::string_view line) {
     for (int field = 0; field < 6; ++field) {
-      const std::string_view text = next_field(line);
+      const std::string_view text = os::next_field(line);
       if (field < 2 || field == 5) lasting.append(text) += ' ';
     }
     return true;

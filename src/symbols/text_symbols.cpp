@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "os/perf_map.h"
+#include "os/text_lines.h"
 #include "symbols/kernel_symbols.h"
-#include "symbols/text_lines.h"
 
 namespace windlass::symbols {
 
@@ -20,7 +20,7 @@ void name_from_kallsyms(const SymbolizeOptions& options, std::span<const std::ui
 
 void name_from_perf_map(const std::string& path, std::span<const std::uint64_t> addresses, ModuleNames& names) {
   std::vector<std::string> found(addresses.size());
-  names.opened = for_each_line(path, names.note, [&](std::string_view line) {
+  names.opened = os::for_each_line(path, names.note, [&](std::string_view line) {
     const auto code = os::parse_perf_map_line(line);
     if (!code) return true;
     auto address = std::lower_bound(addresses.begin(), addresses.end(), code->begin);

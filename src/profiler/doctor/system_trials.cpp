@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <memory>
 
+#include "os/kallsyms.h"
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/kernel_types.h"
 #include "profiler/doctor/online_cpus.h"
@@ -81,12 +81,15 @@ TracepointTrial try_tracepoint(const std::string& name) {
 
 // Hidden ones are shown as zeros; some real ones (of per-CPU data, first in the file) are zero, too.
 bool sees_kernel_addresses() {
-  std::ifstream file("/proc/kallsyms");
-  std::string line;
   constexpr int kEnough = 10'000;
-  for (int i = 0; i < kEnough && std::getline(file, line); ++i)
-    if (line.find_first_not_of('0') < line.find(' ')) return true;
-  return false;
+  int seen = 0;
+  bool found = false;
+  std::string note;
+  (void)os::for_each_kernel_symbol("/proc/kallsyms", note, [&](const os::KernelSymbol& symbol) {
+    found = symbol.address != 0;
+    return !found && ++seen < kEnough;
+  });
+  return found;
 }
 
 // Those that the programs are for, by their sections' names.

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
 
+#include "os/kallsyms.h"
 #include "os/mapped_files.h"
 
 namespace windlass::importer {
@@ -53,23 +53,6 @@ std::string running_kernel_build_id() {
   return {};
 }
 
-// Where the running kernel has a symbol: 0 if it does not tell.
-std::uint64_t running_kernel_symbol(std::string_view wanted) {
-  std::FILE* file = std::fopen("/proc/kallsyms", "re");
-  if (file == nullptr) return 0;
-  std::uint64_t found = 0;
-  char line[512];
-  for (int i = 0; i < 100000 && found == 0 && std::fgets(line, sizeof line, file) != nullptr; ++i) {
-    const std::string_view text(line);
-    const auto space = text.find(' ');
-    if (space == std::string_view::npos || text.size() < space + 3) continue;
-    const std::string_view name = text.substr(space + 3, text.find_first_of("\t\n", space + 3) - space - 3);
-    if (name == wanted) std::from_chars(line, line + space, found, 16);
-  }
-  std::fclose(file);
-  return found;
-}
-
 }  // namespace
 
 std::uint64_t PerfCodeFile::bias_of(const PerfMapping& mapping) const {
@@ -97,7 +80,13 @@ bool PerfCode::is_running_kernel(std::uint64_t text) const {
   if (recorded.empty() ? file_.release != running.release : recorded != running_kernel_build_id()) return false;
   // It may have moved since (KASLR).
   if (text == 0) return !recorded.empty();
-  return text == running_kernel_symbol("_text") || text == running_kernel_symbol("_stext");
+  return text == os::find_kernel_symbol(places_.kallsyms, "_text") ||
+         text == os::find_kernel_symbol(places_.kallsyms, "_stext");
+}
+
+bool PerfCode::were_writing(std::span<const std::uint64_t> kernel) const {
+  if (!writers_) writers_.emplace(places_.kallsyms);
+  return writers_->were_writing(kernel);
 }
 
 const PerfCodeFile& PerfCode::of(const PerfMapping& mapping, const PerfProcesses& processes, std::uint32_t pid) {

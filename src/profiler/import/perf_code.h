@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "formats/image/elf.h"
 #include "formats/image/machine.h"
 #include "lookup/sources/unwind_source.h"
+#include "os/register_writers.h"
 #include "profiler/import/perf_file.h"
 #include "profiler/import/perf_processes.h"
 #include "profiler/import/profile_builder.h"
@@ -23,8 +25,9 @@
 namespace windlass::importer {
 
 struct PerfFilePlaces {
-  bool open = true;     // false: no file is opened, as if none were here
-  std::string cache{};  // of perf; empty: ~/.debug
+  bool open = true;                         // false: no file is opened, as if none were here
+  std::string cache{};                      // of perf; empty: ~/.debug
+  std::string kallsyms = "/proc/kallsyms";  // of the running kernel
 };
 
 struct PerfCodeFile {
@@ -49,6 +52,8 @@ class PerfCode {
   [[nodiscard]] const PerfCodeFile& of(const PerfMapping& mapping, const PerfProcesses& processes, std::uint32_t pid);
   // "[kernel]".
   [[nodiscard]] std::uint32_t kernel() const { return kernel_; }
+  // True if the kernel was replacing the user registers of a sample. Known of the running kernel alone.
+  [[nodiscard]] bool were_writing(std::span<const std::uint64_t> kernel) const;
   // Is the running kernel the one that was recorded, and since the same start? `text`: PerfProcesses::kernel_text().
   [[nodiscard]] bool is_running_kernel(std::uint64_t text) const;
 
@@ -61,6 +66,7 @@ class PerfCode {
   ProfileBuilder& builder_;
   PerfFilePlaces places_;
   std::uint32_t kernel_;
+  mutable std::optional<os::RegisterWriters> writers_;                      // once asked for
   std::unordered_map<std::uint64_t, std::unique_ptr<PerfCodeFile>> files_;  // by number, and by process if generated
 };
 

@@ -123,6 +123,12 @@ class PerfDataReader {
 
   void add_user(const PerfSampleRecord& parsed, const PerfAttr& attr) {
     const bool has_chain = (attr.sample_type & kSampleCallchain) != 0;
+    if (parsed.registers && is_running_kernel_ && code_.were_writing(parsed.kernel)) {
+      add_frame(parsed.pid, parsed.registers->pc());
+      sample_.end = WL_END_REGISTER_LOST;
+      sample_.certainty = WL_DESCRIBED;
+      return;
+    }
     if (parsed.registers) {
       const PerfStack stack = unwinder_.unwind(parsed);
       for (const CodeAddress frame : stack.frames) add_frame(parsed.pid, frame);

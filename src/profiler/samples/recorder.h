@@ -196,7 +196,7 @@ class Recorder {
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<ProcessFollower> follower_;
   std::unique_ptr<RawUnwinder> unwinder_;
-  std::shared_future<RegisterWriters> writers_;
+  std::shared_future<os::RegisterWriters> writers_;
   CodeNames names_;
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/kernel/register_writers.h"
+#include "os/register_writers.h"
 #include "profiler/processes/process_table.h"
 #include "profiler/samples/aggregator.h"
 #include "profiler/samples/code_names.h"
@@ -58,7 +58,7 @@ class SampleIntake {
   }
 
   // A sample that they were writing in has its innermost frame alone. The first sample of the kernel waits for them.
-  void set_writers(std::shared_future<RegisterWriters> writers) { writers_ = std::move(writers); }
+  void set_writers(std::shared_future<os::RegisterWriters> writers) { writers_ = std::move(writers); }
 
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
@@ -140,7 +140,7 @@ class SampleIntake {
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
-  std::shared_future<RegisterWriters> writers_;
+  std::shared_future<os::RegisterWriters> writers_;
   TimeLine* times_ = nullptr;
   std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
   std::vector<wl_stack_key> in_use_keys_;

@@ -133,8 +133,8 @@ TEST_F(SampleIntakeTest, AStackOfHalfWrittenRegistersIsItsInnermostFrame) {
   ASSERT_TRUE(table.scan(10, 1));
   const std::string path = testing::TempDir() + fmt::format("windlass-writers-{}", ::getpid());
   std::ofstream(path) << "1200 T setup_rt_frame\n1240 T other\n";
-  std::promise<RegisterWriters> writers;
-  writers.set_value(RegisterWriters(path));
+  std::promise<os::RegisterWriters> writers;
+  writers.set_value(os::RegisterWriters(path));
   std::filesystem::remove(path);
   intake.set_writers(writers.get_future().share());
   EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));

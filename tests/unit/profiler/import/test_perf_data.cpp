@@ -2,6 +2,7 @@
 // program's own stack, which is unwound.
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
+#include <sys/utsname.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -104,9 +105,9 @@ Bytes stream_of(const std::vector<MadeEvent>& events, const Bytes& data) {
   for (const MadeEvent& event : events) file += record(64, 0, packed(event.attr, event.id));
   return file + data;
 }
-Expected<PerfProfile> read(const Bytes& bytes, const Limits& limits = {}, bool open = false) {
-  return read_perf_data(ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()), limits,
-                        {.open = open});
+Expected<PerfProfile> read(const Bytes& bytes, const Limits& limits = {},
+                           const PerfFilePlaces& places = {.open = false}) {
+  return read_perf_data(ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()), limits, places);
 }
 
 // "app: /bin/x+0x12 [kernel]+0x34", innermost first.
@@ -317,18 +318,25 @@ __attribute__((noinline)) void import_outer(Here& to, int depth) {
   asm volatile("" ::: "memory");
 }
 
-TEST(PerfData, CopiesOfStacksAreUnwound) {
-  Here here;
-  import_outer(here, 3);
+perf_event_attr event_with_stacks() {
   perf_event_attr attr =
       attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN |
                                            PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER);
   attr.sample_regs_user = 0xff0fff;
   attr.exclude_callchain_user = 1;
+  return attr;
+}
+
+// The files of this process, and a sample in import_outer(). `kernel`: the kernel's part of the call chain.
+Bytes records_of_own_stack(const std::vector<std::uint64_t>& kernel = {}) {
+  Here here;
+  import_outer(here, 3);
   const auto& gregs = here.context.uc_mcontext.gregs;
   const int order[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_RIP};
   Bytes content =
-      packed(static_cast<std::uint64_t>(gregs[REG_RIP]), 5u, 5u, std::uint64_t{9}, std::uint64_t{0}, std::uint64_t{2});
+      packed(static_cast<std::uint64_t>(gregs[REG_RIP]), 5u, 5u, std::uint64_t{9}, std::uint64_t{kernel.size()});
+  for (const std::uint64_t address : kernel) content += packed(address);
+  content += packed(std::uint64_t{2});
   for (const int reg : order) content += packed(static_cast<std::uint64_t>(gregs[reg]));
   content += packed(std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{0});  // flags, cs, ss
   for (int reg = REG_R8; reg <= REG_R15; ++reg) content += packed(static_cast<std::uint64_t>(gregs[reg]));
@@ -340,8 +348,11 @@ TEST(PerfData, CopiesOfStacksAreUnwound) {
   for (const os::ProcMap& map : os::parse_proc_maps(maps.str()))
     if (map.executable && map.path.starts_with('/'))
       data += mmap2(5, map.begin, map.end - map.begin, map.offset, map.path, map.file.inode);
-  data += record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, content);
-  const auto perf = read(file_of({{attr, 7}}, data), {}, true);
+  return data + record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, content);
+}
+
+TEST(PerfData, CopiesOfStacksAreUnwound) {
+  const auto perf = read(file_of({{event_with_stacks(), 7}}, records_of_own_stack()), {}, {});
   ASSERT_TRUE(perf) << perf.error().text();
   ASSERT_EQ(perf->profile.samples.size(), 1u);
   const auto& locations = perf->profile.samples[0].locations;
@@ -354,6 +365,35 @@ TEST(PerfData, CopiesOfStacksAreUnwound) {
   const auto& module = perf->profile.modules[perf->profile.locations[locations[0]].module];
   EXPECT_NE(module.path.find("test_import"), std::string::npos);
   EXPECT_EQ(module.open_path, module.path);
+}
+
+// The kernel was replacing the registers, on the way to a signal handler: some are of the code before.
+TEST(PerfData, HalfWrittenRegistersLeadToNoCaller) {
+  const std::string kallsyms = testing::TempDir() + "windlass-perf-kallsyms-" + std::to_string(::getpid());
+  std::ofstream(kallsyms) << "ffffffff81000000 T _text\nffffffff81001000 T x64_setup_rt_frame\n"
+                             "ffffffff81002000 T other\nffffffff81003000 T last\n";
+  utsname system{};
+  ::uname(&system);
+  const Bytes release = padded(system.release);
+  const Bytes same_kernel =
+                  record(80, 0, packed(std::uint64_t{4}, static_cast<std::uint32_t>(release.size())) + release),
+              text = record(PERF_RECORD_MMAP, PERF_RECORD_MISC_KERNEL,
+                            packed(~0u, 0u, std::uint64_t{0xffffffff81000000}, std::uint64_t{0x10000},
+                                   std::uint64_t{0xffffffff81000000}) +
+                                padded("[kernel.kallsyms]_text") + trailer(0, 0));
+  const auto sample_in = [&](std::uint64_t kernel, const Bytes& before) {
+    const auto perf =
+        read(stream_of({{event_with_stacks(), 7}}, before + text + records_of_own_stack({kKernel, kernel})), {},
+             {.kallsyms = kallsyms});
+    EXPECT_TRUE(perf);
+    return perf && perf->profile.samples.size() == 1 ? perf->profile.samples[0] : profile::Sample();
+  };
+  const profile::Sample written = sample_in(0xffffffff81001040, same_kernel);
+  EXPECT_EQ(written.end, WL_END_REGISTER_LOST);
+  EXPECT_EQ(written.locations.size(), 2u) << "the kernel's function and the innermost one";
+  EXPECT_GE(sample_in(0xffffffff81002040, same_kernel).locations.size(), 7u) << "elsewhere in the kernel";
+  EXPECT_GE(sample_in(0xffffffff81001040, {}).locations.size(), 7u) << "of another kernel nothing is known";
+  ::unlink(kallsyms.c_str());
 }
 #endif
 

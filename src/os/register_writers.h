@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace windlass::profiler {
+namespace windlass::os {
 
 // Such a function calls a signal handler, or returns from one. A sample in the middle of it has registers of two
 // states. The stack of such registers can look whole, and is none that the thread ever had.
@@ -25,4 +25,4 @@ class RegisterWriters {
   std::uint64_t entry_begin_ = 0, entry_end_ = 0;                // the code that interrupts begin with
 };
 
-}  // namespace windlass::profiler
+}  // namespace windlass::os

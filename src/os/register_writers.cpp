@@ -1,11 +1,11 @@
-#include "profiler/kernel/register_writers.h"
+#include "os/register_writers.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <string_view>
 
-namespace windlass::profiler {
+#include "os/kallsyms.h"
+
+namespace windlass::os {
 namespace {
 
 struct Writer {
@@ -54,29 +54,20 @@ constexpr Writer kWriters[] = {
 }  // namespace
 
 RegisterWriters::RegisterWriters(const std::string& kallsyms) {
-  std::FILE* file = std::fopen(kallsyms.c_str(), "re");
-  if (file == nullptr) return;
   std::vector<std::uint64_t> functions;
   std::vector<std::pair<const Writer*, std::uint64_t>> writers;
-  char line[1024];
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    const std::string_view text(line);
-    if (text.find('\t') != std::string_view::npos) break;  // of a module: the kernel's own are first
-    const std::size_t space = text.find(' ');
-    std::uint64_t address = 0;
-    if (space == std::string_view::npos || space + 3 > text.size()) continue;
-    std::from_chars(line, line + space, address, 16);
-    const char type = text[space + 1];
-    if (address == 0 || (type != 't' && type != 'T' && type != 'w' && type != 'W')) continue;
-    const std::string_view name = text.substr(space + 3, text.find('\n') - (space + 3));
-    functions.push_back(address);
+  std::string note;
+  (void)for_each_kernel_symbol(kallsyms, note, [&](const KernelSymbol& symbol) {
+    if (!symbol.module.empty()) return false;
+    if (symbol.address == 0 || !symbol.is_code()) return true;
+    functions.push_back(symbol.address);
     // Without the suffixes of compilers: .isra.0, .constprop.0.
-    const auto* writer = std::ranges::find(kWriters, name.substr(0, name.find('.')), &Writer::name);
-    if (writer != std::end(kWriters)) writers.emplace_back(writer, address);
-    if (name == "__entry_text_start") entry_begin_ = address;
-    if (name == "__entry_text_end") entry_end_ = address;
-  }
-  std::fclose(file);
+    const auto* writer = std::ranges::find(kWriters, symbol.name.substr(0, symbol.name.find('.')), &Writer::name);
+    if (writer != std::end(kWriters)) writers.emplace_back(writer, symbol.address);
+    if (symbol.name == "__entry_text_start") entry_begin_ = symbol.address;
+    if (symbol.name == "__entry_text_end") entry_end_ = symbol.address;
+    return true;
+  });
   std::ranges::sort(functions);
   const auto is_there = [&](std::string_view name) {
     return std::ranges::any_of(writers, [&](const auto& writer) { return writer.first->name == name; });
@@ -99,4 +90,4 @@ bool RegisterWriters::were_writing(std::span<const std::uint64_t> kernel) const 
   return false;
 }
 
-}  // namespace windlass::profiler
+}  // namespace windlass::os

@@ -1,4 +1,4 @@
-#include "symbols/text_lines.h"
+#include "os/text_lines.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,11 +11,11 @@
 #include "os/descriptor.h"
 #include "os/mapped_files.h"
 
-namespace windlass::symbols {
+namespace windlass::os {
 
 bool for_each_line(const std::string& path, std::string& note, const std::function<bool(std::string_view)>& line) {
   constexpr std::size_t kLongestLine = 64 * 1024, kPiece = 256 * 1024;
-  const os::Descriptor file(os::open_regular(path));
+  const Descriptor file(open_regular(path));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     note = fmt::format("{}: {}", path, !file ? std::strerror(errno) : "not a regular file");
@@ -36,4 +36,4 @@ bool for_each_line(const std::string& path, std::string& note, const std::functi
   }
 }
 
-}  // namespace windlass::symbols
+}  // namespace windlass::os

@@ -1,4 +1,4 @@
-#include "profiler/kernel/register_writers.h"
+#include "os/register_writers.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-namespace windlass::profiler {
+namespace windlass::os {
 namespace {
 
 RegisterWriters writers_of(const std::string& symbols) {
@@ -67,4 +67,4 @@ TEST(RegisterWriters, AreNoneWhereAddressesAreHidden) {
 }
 
 }  // namespace
-}  // namespace windlass::profiler
+}  // namespace windlass::os
