@@ -111,4 +111,13 @@ CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress cal
   return scratch.budget.exhausted() ? CallSite::kElsewhere : site;
 }
 
+bool leads_to(const CodeSource& source, std::uint64_t start, CodeAddress pc, SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return false;
+  const bool arrives = ask(source, scratch, [&]<typename Machine>(Workspace<Machine>& work) {
+    typename Search<Machine>::Exits exits;
+    return Search<Machine>(work).in(source, start, pc, work.row, &exits) || exits.arrives;
+  });
+  return arrives && !scratch.budget.exhausted();
+}
+
 }  // namespace windlass::flow

@@ -148,4 +148,8 @@ enum class CallSite : std::uint8_t {
 [[nodiscard]] CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
                                  SynthesisScratch& scratch);
 
+// True if the code, followed from the function's start at `start`, comes by `pc`. False too if it is too long to be
+// followed so far, or is not followed at all. For names: code behind a symbol without a size may be another function's.
+[[nodiscard]] bool leads_to(const CodeSource& source, std::uint64_t start, CodeAddress pc, SynthesisScratch& scratch);
+
 }  // namespace windlass::flow

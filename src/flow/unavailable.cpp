@@ -37,6 +37,7 @@ Expected<FrameRow> return_row(const CodeSource&, CodeAddress pc, SynthesisScratc
 CallSite call_site(const CodeSource&, CodeAddress, CodeAddress, FrameRow&, SynthesisScratch&) {
   return CallSite::kAnywhere;
 }
+bool leads_to(const CodeSource&, std::uint64_t, CodeAddress, SynthesisScratch&) { return false; }
 std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddress, SynthesisScratch&) { return {}; }
 Expected<StackEffect> stack_effect(ByteView, std::uint64_t address, Architecture) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", address);

@@ -11,7 +11,8 @@ namespace windlass::symbols {
 namespace {
 
 constexpr std::uint64_t kFarthestFromZeroSize = 4096;
-constexpr int kNoSymbol = 0;  // as ELF has it: entry 0 is reserved (gABI 4.1, "Symbol Table")
+constexpr std::uint32_t kMostFollowed = 4'000'000;  // instructions, for all addresses of a table: a second or two
+constexpr int kNoSymbol = 0;                        // as ELF has it: entry 0 is reserved (gABI 4.1, "Symbol Table")
 
 struct Candidate {
   std::uint64_t value = 0;
@@ -102,6 +103,42 @@ class StoredSymbols {
   const Elf64_Sym* symbols_ = nullptr;
   std::string_view names_;
   std::vector<bool> in_memory_;  // of sections
+};
+
+// The code of the section that a symbol lies in, at the module's addresses.
+class SectionCode {
+ public:
+  SectionCode(Dwfl_Module* module, int symbol) {
+    GElf_Sym of;
+    GElf_Addr value = 0, bias = 0;
+    GElf_Word index = 0;
+    Elf* elf = nullptr;
+    GElf_Ehdr file;
+    GElf_Shdr header;
+    if (dwfl_module_getsym_info(module, symbol, &of, &value, &index, &elf, &bias) == nullptr ||
+        gelf_getehdr(elf, &file) == nullptr || (file.e_machine != EM_X86_64 && file.e_machine != EM_AARCH64))
+      return;
+    Elf_Scn* const section = elf_getscn(elf, index);
+    const Elf_Data* const data = section != nullptr ? elf_getdata(section, nullptr) : nullptr;
+    if (data == nullptr || data->d_buf == nullptr || gelf_getshdr(section, &header) == nullptr) return;
+    bytes_ = {static_cast<const char*>(data->d_buf), data->d_size};
+    begin_ = header.sh_addr + bias;
+    architecture_ = file.e_machine == EM_AARCH64 ? Architecture::kAArch64 : Architecture::kX86_64;
+  }
+  // False for a file of debug information, which has no code, and for other machines.
+  [[nodiscard]] bool can_be_followed() const { return !bytes_.empty(); }
+  [[nodiscard]] Architecture architecture() const { return architecture_; }
+  [[nodiscard]] bool has(std::uint64_t address) const { return address - begin_ < bytes_.size(); }
+  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const {
+    if (!has(address) || size > bytes_.size() - (address - begin_)) return false;
+    std::memcpy(to, bytes_.data() + (address - begin_), size);
+    return true;
+  }
+
+ private:
+  std::string_view bytes_;
+  std::uint64_t begin_ = 0;
+  Architecture architecture_ = Architecture::kX86_64;
 };
 
 bool can_name_code(const GElf_Sym& symbol) {
@@ -269,7 +306,23 @@ int SymbolTable::sized_at(std::uint64_t address) {
 
 SymbolTable::Symbol SymbolTable::at(std::uint64_t address) {
   if (const int sized = sized_at(address); sized != kNoSymbol) return symbol(sized);
-  return is_full_ ? without_size_at(address) : Symbol();
+  return without_size_at(address);
+}
+
+// The address is an instruction's, or the last byte of a call.
+bool SymbolTable::code_leads_to(const Start& start, std::uint64_t address) {
+  const SectionCode code(module_, start.symbol);
+  if (!code.can_be_followed()) return false;
+  if (scratch_ == nullptr) {
+    scratch_.reset(flow::make_scratch());
+    flow::budget_of(*scratch_) = flow::Budget(kMostFollowed);
+  }
+  const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return code.read(at, to, size); };
+  const auto kind = [&](std::uint64_t at) { return code.has(at) ? flow::CodeKind::kFile : flow::CodeKind::kNoCode; };
+  const auto any = [](const FrameRow&) { return true; };
+  const flow::CodeSource source{.architecture = code.architecture(), .read = read, .kind = kind, .plausible = any};
+  return flow::leads_to(source, start.value, CodeAddress::instruction(address), *scratch_) ||
+         flow::leads_to(source, start.value, CodeAddress::return_address(address + 1), *scratch_);
 }
 
 SymbolTable::Symbol SymbolTable::without_size_at(std::uint64_t address) {
@@ -281,7 +334,8 @@ SymbolTable::Symbol SymbolTable::without_size_at(std::uint64_t address) {
                                       [](const Start& start, std::uint64_t at) { return start.value < at; });
   const bool none_has_size = std::all_of(first, after, [](const Start& start) { return start.size == 0; });
   const bool names = none_has_size && address < first->section_end && address - first->value <= kFarthestFromZeroSize &&
-                     unwind_information_allows(module_, first->value, address);
+                     unwind_information_allows(module_, first->value, address) &&
+                     (is_full_ || code_leads_to(*first, address));
   return names ? symbol(first->symbol) : Symbol();
 }
 

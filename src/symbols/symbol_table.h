@@ -1,17 +1,22 @@
 // Finds the symbol that an address lies in. A wrong name is worse than none, so:
 // - A symbol with a size names [st_value, st_value + st_size) and nothing else.
 // - A symbol without a size (hand-written assembly) names the code behind it in its section, up to the next symbol.
-//   Three conditions must hold. The table is a full one, since a stripped file's .dynsym has no local functions. The
-//   code is near. And by the unwind information, no function begins or ends in between.
+//   Three conditions must hold. The code is near. By the unwind information, no function begins or ends in between. And
+//   no function without a symbol can stand there: either the table is a full one, or the code, followed from the
+//   symbol, comes by. A stripped file's .dynsym has no local functions. In musl's, memset has no size, and the code of
+//   all blocking system calls stands behind it.
 #pragma once
 
 #include <elfutils/libdwfl.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "flow/synthesis.h"
 
 namespace windlass::symbols {
 
@@ -56,6 +61,7 @@ class SymbolTable {
   void read_starts();
   [[nodiscard]] Symbol symbol(int index) const;
   [[nodiscard]] Symbol without_size_at(std::uint64_t address);
+  [[nodiscard]] bool code_leads_to(const Start& start, std::uint64_t address);
 
   Dwfl_Module* module_;
   std::vector<Scanned> scanned_;  // by address
@@ -63,6 +69,10 @@ class SymbolTable {
   bool is_full_ = false;
   bool has_ranges_ = false, has_starts_ = false;
   std::vector<Start> starts_;  // ascending
+  struct FreeScratch {
+    void operator()(flow::SynthesisScratch* scratch) const { flow::free_scratch(scratch); }
+  };
+  std::unique_ptr<flow::SynthesisScratch, FreeScratch> scratch_;  // made when code is first followed
 };
 
 }  // namespace windlass::symbols

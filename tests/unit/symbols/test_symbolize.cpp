@@ -310,6 +310,24 @@ TEST_P(SymbolizeFiles, AssemblyWithoutSizes) {
       << "another function's FDE";
 }
 
+// As musl's memset: its own code is named, the hidden function's behind it is not.
+TEST_P(SymbolizeFiles, AssemblyWithoutSizesInAStrippedLibrary) {
+  must_run("cp " WINDLASS_ASSEMBLY " " + path("asm.so"));
+  const auto all = symbols_of(path("asm.so"));
+  must_run("strip -s " + path("asm.so"));
+  const auto named = [&](const char* label, std::uint64_t offset = 0) {
+    return frames_at(module("asm.so"), all.at(label) + offset);
+  };
+  EXPECT_EQ(named("asm_exported"), Frames{"asm_exported"});
+  EXPECT_EQ(named("asm_behind_branch"), Frames{"asm_exported"});
+  EXPECT_EQ(named("asm_behind_return"), Frames{"asm_exported"}) << "a branch leads there";
+  EXPECT_EQ(named("asm_behind_call", ~0ull), Frames{"asm_exported"}) << "as a return address is looked up";
+  EXPECT_EQ(named("asm_last"), Frames{"asm_exported"});
+  EXPECT_TRUE(named("asm_hidden").empty());
+  EXPECT_TRUE(named("asm_in_hidden").empty());
+  EXPECT_EQ(named("asm_next"), Frames{"asm_next"});
+}
+
 TEST_P(SymbolizeFiles, MiniDebugInfo) {
   if (output_of("command -v xz").empty()) GTEST_SKIP() << "xz is not installed";
   must_run("cd " + directory_ +
