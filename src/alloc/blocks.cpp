@@ -36,6 +36,8 @@ bool Blocks::open(std::size_t most, std::uint64_t period) {
       counters_[0].store(0xff, std::memory_order_relaxed);
     } else {
       granule_ = granule_for(period);
+      constexpr std::uint8_t kNarrowed[kPlaces] = {10, 6, 3, 0};
+      std::ranges::copy(kNarrowed, narrowed_);
       counter_mask_ = kCounters - 1;
     }
     return true;

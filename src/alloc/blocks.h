@@ -24,6 +24,8 @@ class Blocks {
     if (blocks_ != nullptr) __builtin_prefetch(place_of(reinterpret_cast<std::uint64_t>(block) & kAddress), 1);
   }
 
+  // From now on blocks that add() was not given are not there. Before, any may be.
+  void begin() { counters_ = &none_; }
   // False for most blocks that add() was not given. Costs two loads.
   [[nodiscard]] bool may_have(const void* block) const {
     return counters_[counter_of(block)].load(std::memory_order_relaxed) != 0;
@@ -55,21 +57,23 @@ class Blocks {
     return ((address >> granule_) + (address >> 26) * 0x6b5) & counter_mask_;
   }
   // Neighbours in memory are neighbours here, which caches and pages like. Two blocks of glibc's are 32 bytes apart.
-  // Other allocators' may be 8 bytes apart: those that find no room are at one of some places by a hash.
+  // Other allocators' may be 8 bytes apart: those that find no room are at one of some places by a hash. Few blocks
+  // have their first places in few pages, as the first touch of a page costs more than the rest of a sample.
   static constexpr unsigned kPlaces = 4;
   [[nodiscard]] Block* place_of(std::uint64_t address, unsigned number = 0) const {
     const std::uint64_t place = number == 0 ? (address >> 5) + (address >> 32) * 0x9e3779b1
                                             : address * 0x9e3779b97f4a7c15ull >> (8 + 8 * number);
-    return blocks_ + (static_cast<std::size_t>(place) & mask_);
+    return blocks_ + (static_cast<std::size_t>(place) & mask_ >> narrowed_[number]);
   }
-  static constinit inline std::atomic<std::uint8_t> none_ = 0;
+  static constinit inline std::atomic<std::uint8_t> none_ = 0, any_ = 1;
 
-  std::atomic<std::uint8_t>* counters_ = &none_;
+  std::atomic<std::uint8_t>* counters_ = &any_;
   std::size_t counter_mask_ = 0;
   unsigned granule_ = 0;              // a power of 2
   std::atomic<unsigned> places_ = 1;  // of a block, that are in use: as many are looked at
   Block* blocks_ = nullptr;
   std::size_t mask_ = 0;
+  std::uint8_t narrowed_[kPlaces] = {};  // bits by which the room of such places is less than all of it
 };
 
 }  // namespace windlass::alloc

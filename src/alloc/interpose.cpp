@@ -34,11 +34,16 @@ alignas(16) constinit char early[kEarly] = {};
 constinit Next<void*(std::size_t)> next_malloc("malloc");
 constinit Next<void(void*)> next_free("free");
 
+bool find_next_functions() {
+  if (next_malloc.get() == nullptr || next_calloc.get() == nullptr || next_free.get() == nullptr) return false;
+  find_next_mappers(reinterpret_cast<const void*>(next_malloc.known()));
+  return true;
+}
+
 void* malloc_closely(std::size_t size) {
   auto* const next = next_malloc.get();
   if (next == nullptr) return early_allocate(size);
   void* const block = next(size);
-  ++thread.allocations;
   if (block != nullptr) look_closer(block, size);
   return block;
 }
@@ -66,11 +71,10 @@ static void* calloc_closely(std::size_t count, std::size_t size) {
 }
 
 WINDLASS_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept {
-  auto* const next = next_calloc.known();
   std::size_t all = 0;
-  if (next == nullptr || __builtin_mul_overflow(count, size, &all) || must_look_closer(all)) [[unlikely]]
+  if (__builtin_mul_overflow(count, size, &all) || must_look_closer(all)) [[unlikely]]
     return calloc_closely(count, size);
-  return next(count, size);
+  return next_calloc.known()(count, size);
 }
 
 WINDLASS_EXPORTED void free(void* block) noexcept { counted_free(block); }

@@ -20,22 +20,23 @@ inline bool is_early(const void* block) {
 extern constinit Next<void*(std::size_t)> next_malloc;
 extern constinit Next<void(void*)> next_free;
 
-// The same, of a sample, or before the next ones are known.
+// mapping_functions.cpp's. Called with a function of the allocator behind.
+void find_next_mappers(const void* allocator);
+
+// The same, of what may be a sample, and of all before the next functions are known.
 [[gnu::noinline, nodiscard]] void* malloc_closely(std::size_t size);
 [[gnu::noinline]] void free_closely(void* block);
 
 [[gnu::always_inline, nodiscard]] inline void* counted_malloc(std::size_t size) {
-  auto* const next = next_malloc.known();
-  if (next == nullptr || must_look_closer(size)) [[unlikely]]
+  if (must_look_closer(size)) [[unlikely]]
     return malloc_closely(size);
-  return next(size);
+  return next_malloc.known()(size);
 }
 
 [[gnu::always_inline]] inline void counted_free(void* block) {
-  auto* const next = next_free.known();
-  if (next == nullptr || is_early(block) || blocks.may_have(block)) [[unlikely]]
+  if (is_early(block) || blocks.may_have(block)) [[unlikely]]
     return free_closely(block);
-  next(block);
+  next_free.known()(block);
 }
 
 }  // namespace windlass::alloc

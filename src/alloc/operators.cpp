@@ -72,9 +72,9 @@ enum class Form : std::uint8_t { kPlain, kNothrow, kAligned, kAlignedNothrow };
     const bool is_aligned = form == Form::kAligned || form == Form::kAlignedNothrow;
     return make_block(size, is_aligned ? second : 0, form == Form::kNothrow || form == Form::kAlignedNothrow);
   }
-  const std::uint64_t before = thread.allocations;
+  const Count before = count_now();
   void* const block = function(size, second, third);
-  if (thread.allocations == before) allocated(block, size);
+  if (count_now() == before) allocated(block, size);
   return block;
 }
 // Without an alignment.

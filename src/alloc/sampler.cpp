@@ -1,5 +1,6 @@
 #include "alloc/sampler.h"
 
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ constinit Blocks blocks;
 namespace {
 
 constinit Stacks stacks;
+constinit Mappings mappings;
 
 // The first threads of a process have a KeptStack each, later ones share as many.
 constexpr std::uint32_t kAlone = 64;
@@ -71,7 +73,7 @@ bool open_all() {
   const char* const path = std::getenv(kVariable);
   is_recorded = path != nullptr && stacks.open(path);
   period = is_recorded ? stacks.header().period : period_of_environment();
-  if (is_recorded) (void)open_blocks();
+  if (is_recorded) (void)(open_blocks() && mappings.open());
   return true;
 }
 
@@ -83,7 +85,11 @@ bool is_open() {
   // Before libc is ready there is no environment: the few blocks that the dynamic linker allocates are not recorded.
   if (now == State::kClosed && environ != nullptr &&
       state.compare_exchange_strong(now, State::kOpening, std::memory_order_acquire)) {
-    now = open_all() ? State::kOpen : State::kRefused;
+    now = State::kClosed;
+    if (find_next_functions()) {
+      blocks.begin();
+      now = open_all() ? State::kOpen : State::kRefused;
+    }
     state.store(now, std::memory_order_release);
   }
   return now == State::kOpen;
@@ -168,6 +174,14 @@ inline void add_freed(Record& record, Weight weight) {
     add_among_others(record.freed_elsewhere, weight);
 }
 
+std::uint64_t page_size() {
+  static constinit std::atomic<std::uint64_t> known = 0;
+  std::uint64_t size = known.load(std::memory_order_relaxed);
+  if (size == 0) known.store(size = getauxval(AT_PAGESZ), std::memory_order_relaxed);
+  return size;
+}
+std::uint64_t end_of_pages(std::uint64_t address) { return (address + page_size() - 1) & ~(page_size() - 1); }
+
 // Of the calling thread, without its frames.
 inline Stack new_stack() {
   const bool shared = stacks.nearly_full();
@@ -182,7 +196,16 @@ std::size_t leave_out_own(std::uint64_t* pcs, std::size_t all) {
   return static_cast<std::size_t>(std::remove_if(pcs, pcs + all, is_own) - pcs);
 }
 
-inline void count_block(void* block, SizeOfSample size, std::uint32_t place) {
+void count_ended(const Mapping& mapping) {
+  if (mapping.record != 0) add_freed(stacks.record(mapping.record), mapping.weight);
+}
+
+bool follow_mapping(const void* begin, std::size_t size, std::uint32_t record, Weight weight) {
+  const auto at = reinterpret_cast<std::uint64_t>(begin);
+  return mappings.put({at, end_of_pages(at + size), record, weight}, [](const Mapping& old) { count_ended(old); });
+}
+
+inline void count_block(void* block, SizeOfSample size, std::uint32_t place, Kind kind) {
   if (place == 0) {
     stacks.header().lost.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -190,7 +213,9 @@ inline void count_block(void* block, SizeOfSample size, std::uint32_t place) {
   Record& record = stacks.record(place);
   const Weight weight = size.weight(period);
   add_allocated(record, weight);
-  if (blocks.add(block, place, size)) [[likely]]
+  const bool follows =
+      kind == Kind::kBlock ? blocks.add(block, place, size) : follow_mapping(block, size.word() >> 2, place, weight);
+  if (follows) [[likely]]
     return;
   stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
   add_freed(record, weight);
@@ -205,6 +230,7 @@ inline void count_block(void* block, SizeOfSample size, std::uint32_t place) {
 struct Sample {
   void* block;
   SizeOfSample size;
+  Kind kind;
   Registers registers;
 };
 
@@ -216,11 +242,11 @@ struct Sample {
   Stack stack = new_stack();
   stack.end = end_of(end);
   stack.pcs = {pcs, leave_out_own(pcs, all)};
-  count_block(sample.block, sample.size, stacks.find(stack, hash_of_stack(stack)));
+  count_block(sample.block, sample.size, stacks.find(stack, hash_of_stack(stack)), sample.kind);
 }
 
-[[gnu::noinline]] void capture_sample(void* block, SizeOfSample size) {
-  Sample sample{block, size, capture_registers()};
+[[gnu::noinline]] void capture_sample(void* block, SizeOfSample size, Kind kind) {
+  Sample sample{block, size, kind, capture_registers()};
   const auto count = [](void* at) { count_by_registers(*static_cast<const Sample*>(at)); };
   if (has_room_for_walk()) {
     count(&sample);
@@ -230,7 +256,8 @@ struct Sample {
 }
 
 // The usual way: on the thread's own stack, of which most is known from its last sample.
-[[gnu::always_inline]] inline bool count_by_kept(void* block, SizeOfSample size, const walk::FastWalkState& from) {
+[[gnu::always_inline]] inline bool count_by_kept(void* block, SizeOfSample size, Kind kind,
+                                                 const walk::FastWalkState& from) {
   if (!has_room_for_walk()) return false;
   KeptStack& kept = process->kept[thread.number];
   if (!kept.enter(thread.number < kAlone)) return false;
@@ -248,7 +275,7 @@ struct Sample {
     }
   }
   kept.leave();
-  if (walked) count_block(block, size, place);
+  if (walked) count_block(block, size, place, kind);
   return walked;
 }
 
@@ -273,32 +300,71 @@ void follow_unrecorded(void* block, SizeOfSample size) {
 }
 
 // The probe is on the stack of the allocation, which listeners walk.
-[[gnu::always_inline]] inline void take_sample(void* block, std::size_t size) {
+[[gnu::always_inline]] inline void take_sample(void* block, std::size_t size, Kind kind) {
   const SizeOfSample sample(size, period, thread.random);
-  if (is_recorded && !count_by_kept(block, sample, caller_state())) [[unlikely]]
-    capture_sample(block, sample);
-  if (!sampling_is_listened_to()) return;
+  if (is_recorded && !count_by_kept(block, sample, kind, caller_state())) [[unlikely]]
+    capture_sample(block, sample, kind);
+  if (kind != Kind::kBlock || !sampling_is_listened_to()) return;
   if (!is_recorded) follow_unrecorded(block, sample);
   tell_allocated(block, size, sample.weight(period).bytes);
 }
 
 }  // namespace
 
-void look_closer(void* block, std::size_t size) {
+void look_closer(void* block, std::size_t size, Kind kind) {
   if (searching_next()) return;  // dlsym() allocates the text of its error
   const int error = errno;
-  const State now = state.load(std::memory_order_relaxed);
+  ++thread.looked;
+  const State now = state.load(std::memory_order_acquire);
   if (now == State::kRefused) {
     thread.left = SIZE_MAX;
   } else if (!is_open() || !begin_thread()) {
     thread.left = 0;
   } else if (size >= thread.left) {
     thread.left = period <= 1 ? 0 : next_distance(thread.random, period);
-    take_sample(block, size);
+    take_sample(block, size, kind);
   } else {
     thread.left -= size;
+    if (kind == Kind::kMapping) (void)follow_mapping(block, size, 0, {0, 0});
   }
   errno = error;
+}
+
+void mapped(void* begin, std::size_t size) {
+  if (must_look_closer(size))
+    look_closer(begin, size, Kind::kMapping);
+  else
+    (void)follow_mapping(begin, size, 0, {0, 0});
+}
+
+bool follows_mappings() { return mappings.any(); }
+
+void unmapped(const void* begin, std::size_t size) {
+  const auto at = reinterpret_cast<std::uint64_t>(begin);
+  if (at % page_size() != 0 || size == 0) return;  // an error of the caller's
+  if (!mappings.take(at, end_of_pages(at + size), [](const Mapping& old) { count_ended(old); }))
+    stacks.header().unfollowed.fetch_add(1, std::memory_order_relaxed);
+}
+
+Ended take_mappings(const void* begin, std::size_t size) {
+  Ended ended;
+  const auto at = reinterpret_cast<std::uint64_t>(begin);
+  (void)mappings.take(at, end_of_pages(at + size), [&](const Mapping& old) {
+    if (ended.count == Ended::kMost)
+      count_ended(old);
+    else
+      ended.all[ended.count++] = old;
+  });
+  return ended;
+}
+
+void count_ended(const Ended& ended) {
+  for (std::size_t i = 0; i < ended.count; ++i) count_ended(ended.all[i]);
+}
+
+void put_back(const Ended& ended) {
+  for (std::size_t i = 0; i < ended.count; ++i)
+    if (!mappings.put(ended.all[i], [](const Mapping& old) { count_ended(old); })) count_ended(ended.all[i]);
 }
 
 void look_for_freed(void* block) {

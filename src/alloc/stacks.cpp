@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 #include <ranges>
 
 #include "base/aarch64_signal_frame.h"
@@ -19,6 +20,9 @@ namespace windlass::alloc {
 namespace {
 
 constexpr std::size_t kMaxProbes = 64;
+// Few stacks have their words in few pages, as the first touch of a page costs more than the rest of a sample. With all
+// allocations as samples there are not few. Each part of the index begins with the one before.
+constexpr std::size_t kParts[] = {kIndexSize >> 11, kIndexSize >> 5, kIndexSize};
 
 // Is it the code that a signal handler returns to? `pc` is a return address of this thread's, so there is code.
 bool is_signal_return(std::uint64_t pc) {
@@ -64,8 +68,13 @@ bool Stacks::open(const char* path) {
 std::uint32_t Stacks::find(const Stack& stack, std::uint64_t hash) {
   auto* const index = reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + kIndexAt);
   std::uint32_t made = 0;
-  for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
-    auto& word = index[((hash >> 32 ^ hash) + probe) & (kIndexSize - 1)];
+  std::size_t part = header().period <= 1 ? std::size(kParts) - 1 : 0;
+  for (std::size_t probe = 0;; ++probe) {
+    if (probe == kMaxProbes) {
+      if (++part == std::size(kParts)) return 0;
+      probe = 0;
+    }
+    auto& word = index[((hash >> 32 ^ hash) + probe) & (kParts[part] - 1)];
     std::uint32_t place = word.load(std::memory_order_acquire);
     if (place == 0) {
       if (made == 0) made = make(stack, hash);
@@ -80,7 +89,6 @@ std::uint32_t Stacks::find(const Stack& stack, std::uint64_t hash) {
     // Two threads may have made the same record: the one that comes later uses the first.
     if (is_record(place) && record(place).hash == hash) return place;
   }
-  return 0;
 }
 
 std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {

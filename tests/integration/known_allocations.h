@@ -51,6 +51,23 @@ inline std::map<std::string, std::vector<Blocks>> known_in(const std::string& ou
   return known;
 }
 
+// What a program of mappings says, by function.
+struct KnownMappings {
+  double allocations = 0, bytes = 0, in_use = 0;
+};
+inline std::map<std::string, KnownMappings> mappings_in(const std::string& output) {
+  std::map<std::string, KnownMappings> known;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string function;
+    KnownMappings mappings;
+    if (line.starts_with("known_") && words >> function >> mappings.allocations >> mappings.bytes >> mappings.in_use)
+      known[function] = mappings;
+  }
+  return known;
+}
+
 inline std::uint32_t event_named(const Profile& profile, std::string_view name) {
   for (std::uint32_t event = 0; event < profile.events.size(); ++event)
     if (profile.events[event].name == name) return event;

@@ -40,6 +40,40 @@ TEST_F(Allocations, OfOtherAllocatorsAreExactToo) {
   }
 }
 
+// Mappings of the program count, and those of the allocator do not: its blocks do. With a jump of bytes between samples
+// each mapping is at least that large but those of 5,000 bytes, so sums are near.
+TEST_F(Allocations, OfMappingsAreExact) {
+  for (const char* allocator : {"", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"}) {
+    SCOPED_TRACE(allocator);
+    const std::string environment = *allocator == '\0' ? "" : fmt::format("LD_PRELOAD={}", allocator);
+    if (run(environment + " true 2>&1").output.find("cannot be preloaded") != std::string::npos)
+      GTEST_SKIP() << "no " << allocator;
+    const Profile profile = record("--alloc=1", WINDLASS_MAPPINGS, environment);
+    const auto known = mappings_in(output_);
+    ASSERT_EQ(known.size(), 7u) << output_;
+    for (const auto& [function, mappings] : known) {
+      SCOPED_TRACE(function);
+      const double printed = function == "known_mmap" ? 1 : 0;  // the buffer of printf()
+      EXPECT_NEAR(sums_of(profile, "alloc_space", function).count, mappings.allocations, printed) << output_;
+      EXPECT_NEAR(sums_of(profile, "alloc_space", function).bytes, mappings.bytes, printed * 4096);
+      EXPECT_NEAR(sums_of(profile, "inuse_space", function).bytes, mappings.in_use, printed * 4096);
+    }
+  }
+}
+
+TEST_F(Allocations, OfMappingsAreRightOnAverageIfSomeAreSamples) {
+  const Profile profile = record("--alloc=64K", WINDLASS_MAPPINGS " 400");
+  const auto known = mappings_in(output_);
+  ASSERT_EQ(known.size(), 7u) << output_;
+  for (const auto& [function, mappings] : known) {
+    if (function == "known_none" || function == "known_mmap" || function == "known_parent") continue;
+    SCOPED_TRACE(function);
+    // 400 mappings of a piece: each a sample with the chance 0.63, so one in 26 off.
+    EXPECT_NEAR(sums_of(profile, "alloc_space", function).bytes / mappings.bytes, 1, 5 / 26.0) << output_;
+    EXPECT_NEAR(sums_of(profile, "inuse_space", function).bytes / mappings.in_use, 1, 5 / 26.0);
+  }
+}
+
 // No operators stand behind those of the preloaded library then.
 TEST_F(Allocations, OfAModuleThatHasItsOwnOperators) {
   const Profile profile = record("--alloc=1", WINDLASS_ALLOCATIONS_OPENER);

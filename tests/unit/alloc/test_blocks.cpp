@@ -36,6 +36,8 @@ TEST(SampledBlocks, AreTakenOnce) {
 TEST(SampledBlocks, AreExpectedNearThoseThatAreThere) {
   for (const auto& [period, granule] : {std::pair{512u << 10, 4096u}, {64u << 10, 512u}, {512u, 16u}}) {
     Blocks blocks;
+    EXPECT_TRUE(blocks.may_have(at(0x7f0000001010))) << "nothing is known yet";
+    blocks.begin();
     EXPECT_FALSE(blocks.may_have(at(0x7f0000001010)));
     ASSERT_TRUE(blocks.open(1 << 12, period));
     const std::uint64_t begin = 0x7f0000000000;
