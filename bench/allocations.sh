@@ -1,7 +1,7 @@
 #!/bin/bash
 # What recording allocations costs a program that hardly does anything else (workloads/allocating.cpp): its CPU seconds
-# (user and system), the least of ROUNDS runs that take turns, as multiples of those without a recorder. A row is left
-# out where its program is missing: heaptrack, libjemalloc2, libgoogle-perftools4 are Debian's packages.
+# (user and system), the least of ROUNDS runs that take turns, as multiples of those without a recorder. Each allocation
+# is recorded in one round of four. The empty library shows what preloading alone costs. A row is left out where its program is missing: heaptrack, libjemalloc2, libgoogle-perftools4 are Debian's packages.
 #
 # bench/allocations.sh [ROUNDS [DOCUMENTS_SAMPLED [DOCUMENTS_EACH]]]
 set -euo pipefail
@@ -11,6 +11,7 @@ windlass=${WINDLASS:-$PWD/build/release/src/cli/windlass}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 g++ -std=c++20 -O2 -g1 bench/workloads/allocating.cpp -o "$work/allocating" -pthread
+g++ -shared -fPIC -x c++ /dev/null -o "$work/empty.so" -nostdlib
 
 # cpu DOCUMENTS COMMAND...: the CPU seconds that the program says it used below the command.
 cpu() {
@@ -34,11 +35,13 @@ measure() {
 record=("$windlass" record -F 1 --no-symbols -o "$work/p.pb.gz")
 for ((round = 0; round < rounds; ++round)); do
   measure "alone (sampled)" "$sampled" env
+  measure "an empty library preloaded" "$sampled" env LD_PRELOAD="$work/empty.so"
   measure "windlass --alloc" "$sampled" "${record[@]}" --alloc --
   if has libjemalloc.so.2; then
     measure "jemalloc alone (sampled)" "$sampled" env LD_PRELOAD=libjemalloc.so.2
     measure "jemalloc, lg_prof_sample:19" "$sampled" env LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=prof:true,lg_prof_sample:19
   fi
+  ((round % 4 == 0)) || continue
   measure "alone (each)" "$each" env
   measure "windlass --alloc=1" "$each" "${record[@]}" --alloc=1 --
   if command -v heaptrack >/dev/null; then measure "heaptrack" "$each" heaptrack --raw -o "$work/heaptrack"; fi

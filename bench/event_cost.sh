@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # What each type of event costs, beside `perf record` with the same event, by turns; prints a Markdown table.
-# usage: bench/event_cost.sh [ROUNDS]      needs root, perf and a release build
+# usage: bench/event_cost.sh [ROUNDS [REGEX_OF_TITLES]]      needs root, perf and a release build
 #
 #   wall       of the same work, as a multiple of the wall clock without a recorder; the least of ROUNDS
 #   recorder   CPU seconds of everything below the recorder without the program's own; start and end included; the least
 #   complete   windlass: stacks that are not truncated; perf: those that reach an entry point, as bench/recorders.sh counts
 # The work is given in numbers of events, so that a recorder cannot shed it. perf 6.1 takes the program's stacks by frame
 # pointers (fp), or copies 8 KiB of each (dwarf).
-rounds=${1:-5}
+rounds=${1:-5} only=${2:-.}
 seconds=0 names=()
 . "$(dirname "$0")/recorders.sh"
 
@@ -25,11 +25,13 @@ rows=(
   "100,000 hits of sched:sched_switch|taskset -c 1 $work/hand_over 50000|-e sched:sched_switch|-e sched:sched_switch -c 1"
   "waits for a contended mutex|$work/contended 200000|-e lock|-"
   "100,000 calls with a uprobe|$work/events 1 50000 0|-e uprobe:$work/events:probed|-e probe_events:probed -c 1"
-  "50,000 hits of a static probe|$work/usdt 50000|-e usdt:$work/usdt:test:always|-"
+  "50,000 hits of a static probe|$work/usdt 50000|-e usdt:$work/usdt:test:always|-e sdt_test:always -c 1"
 )
 
+trap 'perf probe -q -d "probe_events:*" -d "sdt_test:*"; perf buildid-cache --remove "$work/usdt"; rm -rf "$work"' EXIT
 perf probe -q -x "$work/events" probed
-trap 'perf probe -q -d "probe_events:*"; rm -rf "$work"' EXIT
+perf buildid-cache --add "$work/usdt"
+perf probe -q -x "$work/usdt" sdt_test:always
 
 lower() { # NAME VALUE: keeps the least value of a name
   if [ -z "${least[$1]:-}" ] || [ "$(echo "$2 < ${least[$1]}" | bc)" = 1 ]; then least[$1]=$2; fi
@@ -77,6 +79,7 @@ echo "| event | recorder | wall, times | recorder CPU s | bytes | samples | comp
 echo "|---|---|---:|---:|---:|---:|---:|"
 for row in "${rows[@]}"; do
   IFS='|' read -r title command options perf_options <<<"$row"
+  [[ $title =~ $only ]] || continue
   declare -A least=()
   for ((round = 0; round < rounds; ++round)); do run_once "$command" "$options" "$perf_options"; done
   read -r samples complete < <(counted "$work/w.pb.gz")
