@@ -39,4 +39,18 @@ bool is_hidden(char32_t code) {
   return range != std::end(kHidden) && code >= range->first;
 }
 
+void append_utf8(std::string& to, char32_t code) {
+  const auto add = [&](char32_t byte) { to += static_cast<char>(byte); };
+  const auto rest = [&](unsigned shift) { add(0x80 | (code >> shift & 0x3f)); };
+  if (code < 0x80) {
+    add(code);
+  } else if (code < 0x800) {
+    add(0xc0 | code >> 6), rest(0);
+  } else if (code < 0x10000) {
+    add(0xe0 | code >> 12), rest(6), rest(0);
+  } else {
+    add(0xf0 | (code >> 18 & 7)), rest(12), rest(6), rest(0);
+  }
+}
+
 }  // namespace windlass

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "formats/image/pe.h"
 
 namespace windlass::image {
@@ -44,25 +45,6 @@ constexpr std::uint64_t kModuleSize = 108;
 constexpr std::uint64_t kMemorySize = 16;
 constexpr std::uint64_t kMemory64Size = 16;
 constexpr std::uint64_t kThreadNameSize = 12;
-
-void append_utf8(std::string& out, std::uint32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-    return;
-  }
-  if (c < 0x800) {
-    out += static_cast<char>(0xc0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      out += static_cast<char>(0xe0 | c >> 12);
-    } else {
-      out += static_cast<char>(0xf0 | c >> 18);
-      out += static_cast<char>(0x80 | (c >> 12 & 0x3f));
-    }
-    out += static_cast<char>(0x80 | (c >> 6 & 0x3f));
-  }
-  out += static_cast<char>(0x80 | (c & 0x3f));
-}
 
 std::string from_utf16(ByteView bytes) {
   std::string out;

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.h"
+
 namespace windlass::importer {
 namespace {
 
@@ -119,24 +121,6 @@ class Checker {
   std::size_t at_ = 0;
   const char* what_ = "";
 };
-
-void append_utf8(std::string& to, char32_t code) {
-  if (code < 0x80) {
-    to += static_cast<char>(code);
-  } else if (code < 0x800) {
-    to += static_cast<char>(0xc0 | code >> 6);
-    to += static_cast<char>(0x80 | (code & 0x3f));
-  } else if (code < 0x10000) {
-    to += static_cast<char>(0xe0 | code >> 12);
-    to += static_cast<char>(0x80 | (code >> 6 & 0x3f));
-    to += static_cast<char>(0x80 | (code & 0x3f));
-  } else {
-    to += static_cast<char>(0xf0 | code >> 18);
-    to += static_cast<char>(0x80 | (code >> 12 & 0x3f));
-    to += static_cast<char>(0x80 | (code >> 6 & 0x3f));
-    to += static_cast<char>(0x80 | (code & 0x3f));
-  }
-}
 
 // Of "\u12ab", whose digits are at `at`; none if they are none.
 std::optional<char32_t> unit_at(std::string_view text, std::size_t at) {

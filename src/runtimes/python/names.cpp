@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/utf8.h"
 #include "runtimes/interpreted_frames.h"
 #include "runtimes/memory_reader.h"
 
@@ -26,20 +27,6 @@ bool is_object(const Memory& memory, std::uint64_t at, std::uint64_t type) {
   return memory.read(at, &head, sizeof head) && head.type == type && head.references > 0 && head.references < kMost;
 }
 
-void append_utf8(std::uint32_t character, std::string& to) {
-  const auto add = [&](std::uint32_t byte) { to += static_cast<char>(byte); };
-  const auto rest = [&](unsigned shift) { add(0x80 | (character >> shift & 0x3f)); };
-  if (character < 0x80) {
-    add(character);
-  } else if (character < 0x800) {
-    add(0xc0 | character >> 6), rest(0);
-  } else if (character < 0x10000) {
-    add(0xe0 | character >> 12), rest(6), rest(0);
-  } else {
-    add(0xf0 | (character >> 18 & 7)), rest(12), rest(6), rest(0);
-  }
-}
-
 // A string's text: characters of 1, 2 or 4 bytes, behind its head.
 std::optional<std::string> read_string(const Memory& memory, const Layout& layout, std::uint64_t at) {
   if (!is_object(memory, at, layout.string_type)) return std::nullopt;
@@ -56,7 +43,7 @@ std::optional<std::string> read_string(const Memory& memory, const Layout& layou
   for (std::size_t i = 0; i < bytes.size(); i += kind) {
     std::uint32_t character = 0;
     for (std::uint32_t byte = 0; byte < kind; ++byte) character |= std::uint32_t{bytes[i + byte]} << (8 * byte);
-    append_utf8(character, text);
+    append_utf8(text, character);
   }
   return text;
 }
