@@ -110,6 +110,12 @@ WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
   return sp < left && left < limit ? left : limit;
 }
 
+/* Has a main thread left the stack that it began on? Its first functions still wait there. For example, SBCL runs Lisp
+ * on a stack of its own. */
+WL_INLINE int wl_has_left_first_stack(const struct wl_scratch* s, __u64 sp) {
+  return s->event.head.tid == s->event.head.tgid && s->stack_top - sp > WL_FIRST_STACK_FAR;
+}
+
 /* Sends the sample in `s`, whose cursor is at the first frame again, as a raw event. `stop` is the sp of the frame that
  * the walk could not leave. For a signal handler with a stack of its own, it is the begin of the stack that the handler
  * was called from. 0: neither. Returns 1 if the sample is done (sent or lost), 0 if the budget does not allow it. */
@@ -147,7 +153,15 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   __u64 limit = wl_wanted_limit(s, sp);
   __u32 most = wl_max_raw_stack;
   int two = stop != 0 && (stop - sp >= most || stop >= limit);
-  if (two && most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
+  __u64 second_end = s->unwind.kept_end;
+  if (two) {
+    if (most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
+  } else if (most > 4 * WL_FIRST_STACK && wl_has_left_first_stack(s, sp)) {
+    two = 1;
+    stop = s->stack_top - WL_FIRST_STACK;
+    second_end = s->stack_top + WL_ARGUMENTS;
+    most -= 2 * WL_FIRST_STACK;
+  }
   raw->event.stack_address = sp - WL_RED_ZONE;
   raw->event.stack_size = wl_copy_stack(raw, sp - WL_RED_ZONE, limit, most);
   raw->event.stack_pages = raw->copy_pages;
@@ -155,7 +169,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.second_size = 0;
   raw->event.second_pages = 0;
   if (two) {
-    raw->event.second_size = wl_copy_stack(raw, stop, s->unwind.kept_end, most);
+    raw->event.second_size = wl_copy_stack(raw, stop, second_end, most);
     raw->event.second_pages = raw->copy_pages;
   }
   raw->event.hash = 0;
