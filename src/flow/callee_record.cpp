@@ -50,14 +50,17 @@ constexpr RecordForm kForms[] = {
     {3, {0x49, 0x89, 0x07}, {0x49, 0x8b, 0xef}, kRax, kR15},        // mov [r15], rax; mov rbp, r15
 };
 
+// Past one form of the call at most, over which a branch leads to the other: jz 1f; call; jmp 2f; 1: call; 2:
 bool leads_to_end(std::span<const std::uint8_t> code, std::uint64_t address) {
   using Kind = StackEffect::Kind;
   Kind last = Kind::kNone;
+  std::uint64_t other_form = 0;
   StraightCode line(ByteView(code), address, code.size());
   while (const auto effect = line.next()) {
-    const bool is_jump = effect->kind == Kind::kJump;  // over another form of the call
+    const bool is_jump = effect->kind == Kind::kJump && address + line.end() == other_form;
     const bool goes_on = effect->kind == Kind::kNone || effect->kind == Kind::kBranch || effect->kind == Kind::kCall;
     if (is_jump != (last == Kind::kCall) || !(goes_on || is_jump)) return false;
+    if (effect->kind == Kind::kBranch) other_form = effect->target;
     last = effect->kind;
   }
   return !line.failed() && last != Kind::kCall;
@@ -65,8 +68,19 @@ bool leads_to_end(std::span<const std::uint8_t> code, std::uint64_t address) {
 
 }  // namespace
 
+bool is_on_callees_record(ByteView before, std::uint64_t address) {
+  const std::span<const std::uint8_t> code(before.u8(), before.size());
+  for (std::size_t at = code.size(); at-- >= kMoveSize;) {
+    const std::size_t move = at - (kMoveSize - 1);
+    const bool sets =
+        (code[move] == 0x48 || code[move] == 0x49) && code[move + 1] == 0x8b && code[move + 2] >> 3 == 0x1d;
+    if (sets && leads_to_end(code.subspan(at + 1), address + at + 1)) return true;  // mov rbp, REG
+  }
+  return false;
+}
+
 void note_record_before(CodeReader& code, Path<X86_64>& path) {
-  constexpr std::size_t kFarthest = 40, kAhead = 7;
+  constexpr std::size_t kFarthest = kMostBeforeCall, kAhead = 7;
   std::uint8_t bytes[kFarthest + kAhead] = {};
   if (code.read(path.pc - kFarthest, bytes, sizeof bytes) < kFarthest) return;
   auto& state = path.state;

@@ -18,4 +18,9 @@ void take_back_record(SymbolicState<X86_64::kSlots>& state);
 // Where the instructions before the path's pc have made such a record, the state says so.
 void note_record_before(CodeReader& code, Path<X86_64>& path);
 
+// The same of an instruction, from the one on that sets the frame pointer to a register: does the frame pointer point
+// to a callee's record there? `before`: the code before the instruction, at an address.
+inline constexpr std::size_t kMostBeforeCall = 40;
+[[nodiscard]] bool is_on_callees_record(ByteView before, std::uint64_t address);
+
 }  // namespace windlass::flow

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/pages.h"
+#include "flow/callee_record.h"
 #include "flow/stack_effect.h"
 #include "flow/synthesis.h"
 #include "windlass/jit/describe.h"
@@ -42,6 +43,7 @@ std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddr
 Expected<StackEffect> stack_effect(ByteView, std::uint64_t address, Architecture) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", address);
 }
+bool is_on_callees_record(ByteView, std::uint64_t) { return false; }
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
   return source.kind(CodeAddress::return_address(address).lookup()) != CodeKind::kNoCode;
 }

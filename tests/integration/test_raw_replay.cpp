@@ -227,8 +227,10 @@ constexpr Program kPrograms[] = {
     {"racket", "exec racket -l racket/base -l racket/list -e '(let l () (for-each number->string (range 999)) (l))'",
      "/usr/bin/racket", false},
     {"sbcl",
-     "exec sbcl --noinform --eval '(loop (sort (loop for i below 999 collect (princ-to-string i)) (quote string<)))'",
-     "/usr/bin/sbcl", false},
+     "exec " WINDLASS_LISP_CORPORA "/sbcl/usr/bin/sbcl --core " WINDLASS_LISP_CORPORA
+     "/sbcl/usr/lib/sbcl/sbcl.core --noinform --no-sysinit --no-userinit "
+     "--eval '(loop (sort (loop for i below 999 collect (princ-to-string i)) (quote string<)))'",
+     WINDLASS_LISP_CORPORA "/sbcl/usr/bin/sbcl", false},
     {"zstd", "exec zstd -19 -T2 -c < /dev/zero", "/usr/bin/zstd"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),

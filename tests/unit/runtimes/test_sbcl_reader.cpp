@@ -1,0 +1,164 @@
+// What an SBCL says of its functions, their frames and names, in memory made up by hand: whole, changed, lying.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/registers.h"
+#include "runtimes/sbcl/code_map.h"
+#include "runtimes/sbcl/find.h"
+#include "support/fake_sbcl.h"
+#include "support/methods_of.h"
+
+namespace windlass::runtimes::sbcl {
+namespace {
+
+namespace fake = test::fake_sbcl;
+constexpr RegisterNumber kRbx = 3;
+
+struct Machine {
+  std::shared_ptr<fake::FakeMemory> memory = std::make_shared<fake::FakeMemory>(fake::make());
+  std::unique_ptr<Runtime> runtime = open(memory, fake::kImage);
+
+  [[nodiscard]] std::optional<FrameRow> row(std::uint64_t pc) const {
+    FrameRow found;
+    const auto method = runtime->method_at(pc);
+    EXPECT_TRUE(method) << std::hex << pc;
+    if (method && (*method)->row_at(pc, found)) return found;
+    return std::nullopt;
+  }
+  [[nodiscard]] std::string name(std::uint64_t pc) const {
+    const auto method = runtime->method_at(pc);
+    return method ? (*method)->name : "none";
+  }
+  // Where the function at pc begins; 0: none is there.
+  [[nodiscard]] std::uint64_t begin(std::uint64_t pc) const {
+    const auto method = runtime->method_at(pc);
+    return method ? (*method)->begin : 0;
+  }
+};
+
+TEST(SbclReader, FunctionsAreThoseOfTheirCodeObject) {
+  const Machine machine;
+  EXPECT_TRUE(find_exports(*machine.memory, fake::kImage));
+  EXPECT_EQ(machine.begin(fake::kText - 1), 0U) << "constants";
+  EXPECT_EQ(machine.begin(fake::kText), fake::kText) << "what stands before the first function is the first one's";
+  EXPECT_EQ(machine.begin(fake::kFunction + 5), fake::kText);
+  EXPECT_EQ(machine.begin(fake::kText + fake::kSecond - 1), fake::kText);
+  EXPECT_EQ(machine.begin(fake::kOther), fake::kText + fake::kSecond);
+  EXPECT_EQ(machine.begin(fake::kObject + fake::kObjectSize - 17), fake::kText + fake::kSecond);
+  EXPECT_EQ(machine.begin(fake::kObject + fake::kObjectSize - 16), 0U) << "the table of functions";
+  EXPECT_EQ(machine.begin(fake::kRoutines + 8), 0U) << "the assembler's routines have no frames of Lisp";
+}
+
+TEST(SbclReader, NamesAreAsLispPrintsThem) {
+  const Machine machine;
+  EXPECT_EQ(machine.name(fake::kFunction), "SB-IMPL::FIND");
+  EXPECT_EQ(machine.name(fake::kOther), "(SETF SB-IMPL::FIND 7)");
+  machine.memory->put(fake::kList + 8, fake::kList + 7);  // a list without an end
+  EXPECT_EQ(machine.name(fake::kOther), "");
+  machine.memory->put_string(fake::kStrings, "KEYWORD");
+  EXPECT_EQ(machine.name(fake::kFunction), ":FIND");
+  machine.memory->put_string(fake::kStrings, "COMMON-LISP");
+  EXPECT_EQ(machine.name(fake::kFunction), "FIND");
+  machine.memory->put(fake::kStrings + 32, std::uint64_t{0xe5});  // four bytes a character
+  machine.memory->put(fake::kStrings + 40, std::uint64_t{2 * 2});
+  machine.memory->put(fake::kStrings + 48, std::uint64_t{0xfc} << 32 | 'L');
+  EXPECT_EQ(machine.name(fake::kFunction), "L\u00fc");
+}
+
+TEST(SbclReader, FramesAreThoseOfTheFramePointer) {
+  const Machine machine;
+  const auto body = machine.row(fake::kFunction + 3);
+  ASSERT_TRUE(body);
+  EXPECT_EQ(body->cfa, CfaRule::at(x86_64::kRbp, 16));
+  EXPECT_EQ(body->return_address, RegisterRule::at_cfa(-8));
+  EXPECT_EQ(*body->registers.find(x86_64::kRbp), RegisterRule::at_cfa(-16));
+  EXPECT_EQ(*body->registers.find(kRbx), RegisterRule::undefined());
+  for (const std::uint64_t at : {fake::kFunction + 15, fake::kFunction + fake::kBehindCall, fake::kFunction + 27})
+    EXPECT_EQ(machine.row(at)->cfa, body->cfa) << std::hex << at;
+}
+
+TEST(SbclReader, TheReturnAddressIsOnTheStackAtBothEnds) {
+  const Machine machine;
+  const auto first = machine.row(fake::kFunction);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->cfa, CfaRule::at(x86_64::kRbp, 16));
+  EXPECT_EQ(first->return_address, RegisterRule::at_register(x86_64::kRsp, 0));
+  const auto last = machine.row(fake::kFunction + fake::kReturnAt);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->cfa, CfaRule::at(x86_64::kRsp, 8));
+  EXPECT_EQ(last->return_address, RegisterRule::at_cfa(-8));
+  EXPECT_EQ(*last->registers.find(x86_64::kRbp), RegisterRule::same_value());
+  const auto values = machine.row(fake::kOther + 7);
+  ASSERT_TRUE(values);
+  EXPECT_EQ(values->cfa, CfaRule::at(kRbx, 0)) << "between the old frame pointer and the return address";
+}
+
+TEST(SbclReader, BeforeACallTheFramePointerIsTheCallees) {
+  const Machine machine;
+  for (std::uint64_t at = 18; at <= fake::kCallAt; ++at) {
+    if (at == 19) continue;  // within an instruction
+    EXPECT_EQ(machine.row(fake::kFunction + at)->cfa, CfaRule::loaded(x86_64::kRbp, 0, 16)) << at;
+  }
+}
+
+// jz 1f; call rax; jmp 2f; 1: call rbx; 2: The second form of the call is reached past the first. Behind a call and a
+// jump elsewhere begins other code.
+TEST(SbclReader, ACallMayHaveTwoForms) {
+  const auto at_second = [](std::uint8_t distance) {
+    const Machine machine;
+    machine.memory->put_code(fake::kFunction + 18, {0x74, distance, 0xff, 0xd0, 0xeb, 0x02, 0xff, 0xd3});
+    return machine.row(fake::kFunction + 24)->cfa;
+  };
+  EXPECT_EQ(at_second(4), CfaRule::loaded(x86_64::kRbp, 0, 16));
+  EXPECT_EQ(at_second(9), CfaRule::at(x86_64::kRbp, 16));
+}
+
+TEST(SbclReader, WhatDoesNotAgreeIsNoCodeObject) {
+  const auto with = [](std::uint64_t at, auto value) {
+    const Machine machine;
+    machine.memory->put(at, value);
+    return machine.begin(fake::kFunction);
+  };
+  const std::uint64_t end = fake::kObject + fake::kObjectSize;
+  EXPECT_EQ(with(fake::kBase + 48, std::uint8_t{1}), fake::kText) << "elsewhere";
+  EXPECT_EQ(with(fake::kObject, std::uint8_t{0x36}), 0U);
+  EXPECT_EQ(with(fake::kObject + 4, std::uint32_t{20}), 0U) << "too small for the pc";
+  EXPECT_EQ(with(fake::kObject + 8, fake::kBoxed + 8), 0U) << "the functions lead elsewhere";
+  EXPECT_EQ(with(fake::kText + fake::kFirst, std::uint64_t{0x41}), 0U);
+  EXPECT_EQ(with(fake::kText + fake::kSecond, std::uint64_t{0x41}), 0U);
+  EXPECT_EQ(with(end - 4, std::uint16_t{0}), 0U) << "no functions";
+  EXPECT_EQ(with(end - 2, std::uint16_t{8}), 0U) << "a table without room for both";
+  EXPECT_EQ(with(end - 12, std::uint32_t{8}), 0U) << "descending";
+}
+
+TEST(SbclReader, ReadsLispOnceItIsLoaded) {
+  auto memory = std::make_shared<fake::FakeMemory>(fake::make());
+  memory->put(fake::kVariables, std::uint64_t{0});
+  const auto runtime = open(memory, fake::kImage);
+  EXPECT_TRUE(runtime->is_starting());
+  EXPECT_FALSE(runtime->method_at(fake::kFunction));
+  memory->put(fake::kVariables, fake::kRoutines);
+  EXPECT_FALSE(runtime->is_starting());
+  EXPECT_TRUE(runtime->method_at(fake::kFunction));
+}
+
+TEST(SbclReader, OtherCodeAtThePlaceIsSeen) {
+  const Machine machine;
+  const auto method = machine.runtime->method_at(fake::kFunction);
+  ASSERT_TRUE(method);
+  EXPECT_FALSE((*method)->lasting);
+  EXPECT_TRUE(machine.runtime->is_still(**method));
+  machine.memory->put(fake::kText + 4, std::uint32_t{9});  // its number
+  EXPECT_FALSE(machine.runtime->is_still(**method));
+}
+
+TEST(SbclReader, BearsMemoryThatLies) {
+  const auto make = [](const auto& memory) { return open(memory, fake::kImage); };
+  EXPECT_GT(test::rows_of_changed_memory<Machine>(fake::kDataSize, make, fake::kText, fake::kText + 192, 7), 1000U);
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::sbcl
