@@ -52,14 +52,33 @@ HttpReply reply_to(int connection, std::string_view text, const Service& service
   return reply;
 }
 
+class PlainChannel final : public HttpChannel {
+ public:
+  explicit PlainChannel(int connection) : connection_(connection) {}
+
+  Moved receive(std::span<char> to) override {
+    return moved(recv(connection_, to.data(), to.size(), MSG_DONTWAIT), POLLIN);
+  }
+  Moved send(std::string_view bytes) override {
+    return moved(::send(connection_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL), POLLOUT);
+  }
+
+ private:
+  static Moved moved(ssize_t bytes, short wants) {
+    if (bytes < 0) return {.bytes = 0, .wants = errno == EAGAIN || errno == EINTR ? wants : short{0}};
+    return {.bytes = static_cast<std::size_t>(bytes), .wants = 0};
+  }
+
+  int connection_;
+};
+
 // One connection: reads a request, then writes the answer.
 class Client {
  public:
-  explicit Client(os::Descriptor socket) : socket_(std::move(socket)), until_(Clock::now() + kToAsk) {}
+  Client(os::Descriptor socket, std::unique_ptr<HttpChannel> channel)
+      : socket_(std::move(socket)), channel_(std::move(channel)), until_(Clock::now() + kToAsk) {}
 
-  [[nodiscard]] pollfd wanted() const {
-    return {socket_.get(), static_cast<short>(!answered_ ? POLLIN : reply_.work ? POLLRDHUP : POLLOUT), 0};
-  }
+  [[nodiscard]] pollfd wanted() const { return {socket_.get(), reply_.work ? short{POLLRDHUP} : wants_, 0}; }
   [[nodiscard]] int worked_at() const { return child_ ? child_->descriptor() : -1; }
   [[nodiscard]] Clock::time_point until() const { return until_; }
   [[nodiscard]] bool is_trusted() const { return reply_.trusted; }
@@ -91,15 +110,24 @@ class Client {
     until_ = Clock::now() + kToTake;
   }
 
+  // Waits for what a channel wants. False: it is over.
+  bool waits_for(const HttpChannel::Moved& moved) {
+    if (moved.wants != 0) wants_ = moved.wants;
+    return moved.wants != 0;
+  }
+
+  // All that is there: a channel may hold bytes that poll() does not see.
   bool receive_some(const Service& service) {
     char buffer[4096];
-    const ssize_t got = recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
-    request_.append(buffer, static_cast<std::size_t>(got));
-    const bool whole = request_.find("\r\n\r\n") != std::string::npos;
-    if (!whole) return got > 0 && request_.size() < kLongestRequest;
+    while (request_.find("\r\n\r\n") == std::string::npos) {
+      if (request_.size() >= kLongestRequest) return false;
+      const auto moved = channel_->receive(buffer);
+      if (moved.bytes == 0) return waits_for(moved);
+      request_.append(buffer, moved.bytes);
+    }
     reply_ = reply_to(socket_.get(), request_, service);
     answered_ = true;
+    wants_ = POLLOUT;
     until_ = Clock::now() + kToTake;
     return true;
   }
@@ -109,13 +137,16 @@ class Client {
     const bool in_head = sent_ < reply_.head.size();
     const std::string_view left =
         in_head ? std::string_view(reply_.head).substr(sent_) : body.substr(sent_ - reply_.head.size());
-    const ssize_t put = send(socket_.get(), left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (put < 0) return errno == EAGAIN || errno == EINTR;
-    sent_ += static_cast<std::size_t>(put);
+    const auto moved = channel_->send(left);
+    if (moved.bytes == 0) return waits_for(moved);
+    wants_ = POLLOUT;
+    sent_ += moved.bytes;
     return sent_ < reply_.head.size() + body.size();
   }
 
   os::Descriptor socket_;
+  std::unique_ptr<HttpChannel> channel_;
+  short wants_ = POLLIN;  // of poll(), to go on
   Clock::time_point until_;
   std::string request_;
   bool answered_ = false;
@@ -130,7 +161,11 @@ class Clients {
 
   [[nodiscard]] bool empty() const { return clients_.empty(); }
   [[nodiscard]] bool full() const { return clients_.size() == kMostClients; }
-  void add(os::Descriptor connection) { clients_.emplace_back(std::move(connection)); }
+  void add(os::Descriptor connection) {
+    auto channel =
+        service_.channel ? service_.channel(connection.get()) : std::make_unique<PlainChannel>(connection.get());
+    if (channel != nullptr) clients_.emplace_back(std::move(connection), std::move(channel));
+  }
   // The oldest one that is not trusted; else the oldest one.
   void drop_one() {
     const auto idle = std::ranges::find_if_not(clients_, &Client::is_trusted);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,23 @@ struct HttpReply {
   bool trusted = false;                       // the client has shown that it may ask: it is dropped last
 };
 
+// The bytes of a connection, which outlives this. Waits for nothing.
+class HttpChannel {
+ public:
+  struct Moved {
+    std::size_t bytes = 0;  // more than 0: so many were moved
+    short wants = 0;        // else: of poll(), what has to come first; 0: the connection is over
+  };
+
+  HttpChannel() = default;
+  HttpChannel(const HttpChannel&) = delete;
+  HttpChannel& operator=(const HttpChannel&) = delete;
+  virtual ~HttpChannel() = default;
+
+  [[nodiscard]] virtual Moved receive(std::span<char> to) = 0;
+  [[nodiscard]] virtual Moved send(std::string_view bytes) = 0;
+};
+
 class HttpServer {
  public:
   struct Service {
@@ -41,6 +59,8 @@ class HttpServer {
     std::function<std::string(const WorkedOut&, std::string_view type)> worked_out{};  // head and body
     std::size_t most_at_once = 1;                                                      // processes; further work waits
     ChildLimits limits{};
+    // Of a connection, null: it is closed. Empty: bytes go as they are.
+    std::function<std::unique_ptr<HttpChannel>(int connection)> channel{};
   };
   // Something else that is waited for.
   struct News {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/http_server.h"
+#include "cli/tls.h"
 
 namespace windlass::cli {
 
@@ -12,6 +13,7 @@ struct ServeArguments {
   std::vector<std::string> files;
   ListenPlace listen{.address = "127.0.0.1", .port = 7433};
   std::string token_file{};
+  TlsFiles tls{};  // without a certificate: no TLS
 };
 
 // Serves until Ctrl-C. Returns the exit status; says on stderr what failed. The static file has none of it.

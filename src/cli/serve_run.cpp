@@ -71,6 +71,17 @@ int check_stores(const ServedStore& served) {
   return kDone;
 }
 
+using Channels = decltype(HttpServer::Service::channel);
+
+// Nothing: says why not.
+std::optional<Channels> open_tls(const TlsFiles& files) {
+  std::string place = "serve";
+  auto channels = tls_channels(files, place);
+  if (channels) return std::move(*channels);
+  say_error(place, channels.error());
+  return std::nullopt;
+}
+
 int run_server(const ServedStore& store, const std::string& token, const ServeArguments& arguments) {
   StopSignals signals;
   const auto server = HttpServer::listen(arguments.listen.address, arguments.listen.port);
@@ -80,15 +91,23 @@ int run_server(const ServedStore& store, const std::string& token, const ServeAr
               "another --listen; port 0: one that is free");
     return kRefused;
   }
-  const ServeService service(store, token, server->port());
-  say("windlass: {} is served until Ctrl-C at http://{}:{}/\n", store.name, address, server->port());
+  const bool is_encrypted = !arguments.tls.certificate.empty();
+  const auto channel = is_encrypted ? open_tls(arguments.tls) : std::optional<Channels>(std::in_place);
+  if (!channel) return kRefused;
+  const ServeService service(store, {.token = token,
+                                     .port = server->port(),
+                                     .is_encrypted = is_encrypted,
+                                     .certificates = !arguments.tls.client_ca.empty()});
+  say("windlass: {} is served until Ctrl-C at {}://{}:{}/\n", store.name, is_encrypted ? "https" : "http", address,
+      server->port());
   if (!token.empty()) say("  once in each browser: with ?token= and the text of {} behind it\n", arguments.token_file);
   const auto served = server->run(
       {.may_connect = [](int) { return true; },
        .reply = [&](const HttpRequest& request) { return service.reply(request); },
        .worked_out = ServeService::worked_out,
        .most_at_once = kMostQueries,
-       .limits = {.patience = kPatience, .most_bytes = kMostAnswer, .way_out = " Way out: a shorter range of time"}},
+       .limits = {.patience = kPatience, .most_bytes = kMostAnswer, .way_out = " Way out: a shorter range of time"},
+       .channel = *channel},
       signals.descriptor());
   if (served) return kDone;
   say_error(store.name, served.error());
@@ -103,8 +122,9 @@ int serve(const ServeArguments& arguments) {
     auto read = read_token(arguments.token_file);
     if (!read) return kRefused;
     token = std::move(*read);
-  } else if (arguments.listen.address != "127.0.0.1") {
-    say("windlass: other users can reach {}, so a token is needed. Way out: --token-file FILE\n",
+  } else if (arguments.listen.address != "127.0.0.1" && arguments.tls.client_ca.empty()) {
+    say("windlass: other users can reach {}, so a token is needed. Way out: --token-file FILE, or --tls-client-ca "
+        "FILE\n",
         arguments.listen.address);
     return kUsage;
   }

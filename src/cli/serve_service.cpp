@@ -73,8 +73,8 @@ bool is_good_token(std::string_view token) {
   return token.size() >= kLeast && token.size() <= kMost && token.find_first_not_of(kLetters) == token.npos;
 }
 
-ServeService::ServeService(ServedStore store, std::string token, std::uint16_t port)
-    : store_(std::move(store)), token_(std::move(token)), cookie_(fmt::format("windlass_{}", port)) {
+ServeService::ServeService(ServedStore store, ServeAccess access)
+    : store_(std::move(store)), access_(std::move(access)), cookie_(fmt::format("windlass_{}", access_.port)) {
   exporter::StorePage page = exporter::store_page();
   html_ = shared(std::move(page.html));
   page_script_ = shared(std::move(page.page_script));
@@ -82,7 +82,7 @@ ServeService::ServeService(ServedStore store, std::string token, std::uint16_t p
 }
 
 HttpReply ServeService::reply(const HttpRequest& request) const {
-  if (token_.empty()) {
+  if (access_.token.empty() && !access_.certificates) {
     if (!is_local_name(request.header("host")))
       return error_reply("403 Forbidden", "not by this name. Way out: the address that windlass printed");
     if (!is_own_user(request.connection))
@@ -90,7 +90,7 @@ HttpReply ServeService::reply(const HttpRequest& request) const {
                          "this server answers its own user alone. Way out: windlass serve --token-file");
   }
   HttpReply made = route(request);
-  made.trusted |= token_.empty();
+  made.trusted |= access_.token.empty();
   return made;
 }
 
@@ -112,30 +112,31 @@ HttpReply ServeService::page(const HttpRequest& request) const {
     else
       rest += fmt::format("{}{}={}", rest.empty() ? "?" : "&", name, value);
   });
-  if (token_.empty() || given.empty()) return file_reply(html_, "text/html", kPageHeaders);
-  if (!is_token(given, token_)) return error_reply("401 Unauthorized", "another token. Way out: that of --token-file");
+  if (access_.token.empty() || given.empty()) return file_reply(html_, "text/html", kPageHeaders);
+  if (!is_token(given, access_.token))
+    return error_reply("401 Unauthorized", "another token. Way out: that of --token-file");
   // The address without the token: it does not stay in what is shown and shared.
-  const std::string more =
-      fmt::format("Location: /{}\r\nSet-Cookie: {}={}; Path=/; HttpOnly; SameSite=Strict\r\n", rest, cookie_, token_);
+  const std::string more = fmt::format("Location: /{}\r\nSet-Cookie: {}={}; Path=/; HttpOnly; SameSite=Strict{}\r\n",
+                                       rest, cookie_, access_.token, access_.is_encrypted ? "; Secure" : "");
   return short_reply("303 See Other", "", more);
 }
 
 bool ServeService::has_token(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "Bearer ";
   const std::string_view header = request.header("authorization");
-  if (header.starts_with(kBearer)) return is_token(header.substr(kBearer.size()), token_);
+  if (header.starts_with(kBearer)) return is_token(header.substr(kBearer.size()), access_.token);
   std::string_view cookies = request.header("cookie");
   while (!cookies.empty()) {
     const std::string_view one = cookies.substr(0, cookies.find("; "));
     cookies.remove_prefix(std::min(cookies.size(), one.size() + 2));
     if (one.size() > cookie_.size() && one.starts_with(cookie_) && one[cookie_.size()] == '=')
-      return is_token(one.substr(cookie_.size() + 1), token_);
+      return is_token(one.substr(cookie_.size() + 1), access_.token);
   }
   return false;
 }
 
 HttpReply ServeService::api(const HttpRequest& request, std::string_view kind) const {
-  if (!token_.empty() && !has_token(request))
+  if (!access_.token.empty() && !has_token(request))
     return error_reply("401 Unauthorized", "a token is needed. Way out: open /?token=TOKEN once, of --token-file",
                        "WWW-Authenticate: Bearer\r\n");
   // "none": typed by a person.

@@ -1,6 +1,8 @@
 // Who may ask `windlass serve`, and what is where on its site.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "cli/http_server.h"
@@ -9,14 +11,21 @@
 
 namespace windlass::cli {
 
-// Without a token: programs of the user of this process, of root, and of the user who ran sudo; and only by a name of
-// this machine. A page of another site may resolve its own name to 127.0.0.1, and would then ask by that name. With a
-// token: whoever has that, as "Authorization: Bearer TOKEN" or in the cookie that "/?token=TOKEN" sets. The page
-// itself is anybody's: its data are not in it.
+struct ServeAccess {
+  std::string token{};        // empty: none is needed
+  std::uint16_t port = 0;     // part of the cookie's name, since cookies do not tell ports apart
+  bool is_encrypted = false;  // by TLS
+  bool certificates = false;  // clients have shown one
+};
+
+// With certificates: all clients, for whom the channel answers. Else without a token: programs of the user of this
+// process, of root, and of the user who ran sudo; and only by a name of this machine. A page of another site may
+// resolve its own name to 127.0.0.1, and would then ask by that name. With a token: whoever has that, as
+// "Authorization: Bearer TOKEN" or in the cookie that "/?token=TOKEN" sets. The page itself is anybody's: its data are
+// not in it.
 class ServeService {
  public:
-  // `port`: it is part of the cookie's name, since cookies do not tell ports apart.
-  ServeService(ServedStore store, std::string token, std::uint16_t port);
+  ServeService(ServedStore store, ServeAccess access);
 
   [[nodiscard]] HttpReply reply(const HttpRequest& request) const;
   [[nodiscard]] static std::string worked_out(const WorkedOut& answer, std::string_view type);
@@ -28,7 +37,7 @@ class ServeService {
   [[nodiscard]] bool has_token(const HttpRequest& request) const;
 
   ServedStore store_;
-  std::string token_;  // empty: none is needed
+  ServeAccess access_;
   std::string cookie_;
   std::shared_ptr<const std::string> html_, page_script_, store_script_;
 };

@@ -84,7 +84,7 @@ class ServeCommand : public ::testing::Test {
     program_ = std::make_unique<ChildProgram>(std::move(words), directory_ + "/said", STDERR_FILENO);
     for (int i = 0; i < 6000 && program_->runs(); ++i) {
       const std::string text = said();
-      const std::size_t at = text.find("http://"), end = text.find("/\n", at);
+      const std::size_t at = text.find("://"), end = text.find("/\n", at);
       if (at != std::string::npos && end != std::string::npos) {
         port_ = static_cast<std::uint16_t>(std::stoul(text.substr(text.rfind(':', end) + 1)));
         return;
