@@ -228,8 +228,8 @@ std::optional<int> record_into(const Ways& ways, const AgentArguments& arguments
                           [&](const store::OwnedBatch& batch) {
                             if (otlp == nullptr && spooled == nullptr) return;
                             const auto packed = store::pack_batch(batch);
-                            if (otlp != nullptr) otlp->add(packed, batch);
-                            if (spooled != nullptr) spooled->add(packed, batch);
+                            if (otlp != nullptr) otlp->add(packed, batch.samples);
+                            if (spooled != nullptr) spooled->add(packed, batch.samples);
                           }});
   std::thread writes([&] { writer.run(); });
   const bool watchdog = wants_watchdog();

@@ -45,9 +45,7 @@ AgentOtlp::AgentOtlp(spool::Spool&& spool, transport::OtlpTarget target, transpo
       spooled_(
           std::move(spool), [this](const spool::SpooledBatch& batch) { return send(batch); }, say_otlp) {}
 
-void AgentOtlp::add(const Expected<std::string>& packed, const store::OwnedBatch& batch) {
-  std::uint64_t samples = 0;
-  for (const profile::Sample& sample : batch.profile.samples) samples += sample.count;
+void AgentOtlp::add(const Expected<std::string>& packed, std::uint64_t samples) {
   spooled_.append(packed, samples);
   spooled_.notify();
 }
@@ -55,7 +53,8 @@ void AgentOtlp::add(const Expected<std::string>& packed, const store::OwnedBatch
 spool::Answer AgentOtlp::send(const spool::SpooledBatch& batch) {
   const auto unpacked = store::unpack_batch(batch.bytes);
   if (!unpacked) return {.kind = spool::Answer::Kind::kRefused, .why = unpacked.error().text()};
-  return batches_.send(batch.sequence, unpacked->profile, {.resource = resource_, .id = id_of(unpacked->id)});
+  return batches_.send(batch.sequence, unpacked->profile,
+                       {.resource = resource_, .id = id_of(unpacked->id), .scales = unpacked->scales});
 }
 
 OtlpNumbers AgentOtlp::numbers() const {

@@ -10,7 +10,6 @@
 
 #include "cli/agent_metrics.h"
 #include "cli/spooled_sender.h"
-#include "profiler/store/batch_queue.h"
 #include "profiler/transport/otlp_batch.h"
 #include "profiler/transport/otlp_sender.h"
 
@@ -31,9 +30,9 @@ class AgentOtlp {
   [[nodiscard]] static Expected<std::unique_ptr<AgentOtlp>> open(const OtlpArguments& arguments,
                                                                  const std::string& host, spool::Spool&& spool);
 
-  // Puts the interval into the spool. `packed`: its store::pack_batch(). By one thread at a time. A batch that finds no
-  // room is said and counted.
-  void add(const Expected<std::string>& packed, const store::OwnedBatch& batch);
+  // Puts the interval into the spool. `packed`: its store::pack_batch(); `samples`: OwnedBatch::samples. By one thread
+  // at a time. A batch that finds no room is said and counted.
+  void add(const Expected<std::string>& packed, std::uint64_t samples);
   // Sends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest) { spooled_.end(rest); }
   // By any thread.

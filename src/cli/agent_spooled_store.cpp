@@ -35,8 +35,8 @@ AgentSpooledStore::AgentSpooledStore(spool::Spool&& spool, std::string place,
           std::move(spool), [this](const spool::SpooledBatch& batch) { return send(batch); },
           [](const std::string& why) { say("windlass: agent: {}\n", why); }) {}
 
-void AgentSpooledStore::add(const Expected<std::string>& packed, const store::OwnedBatch& batch) {
-  sender_.append(packed, batch.samples);
+void AgentSpooledStore::add(const Expected<std::string>& packed, std::uint64_t samples) {
+  sender_.append(packed, samples);
   sender_.notify();
 }
 

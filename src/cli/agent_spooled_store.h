@@ -8,7 +8,7 @@
 
 #include "cli/agent_metrics.h"
 #include "cli/spooled_sender.h"
-#include "profiler/store/batch_queue.h"
+#include "profiler/store/store.h"
 
 namespace windlass::cli {
 
@@ -20,7 +20,7 @@ class AgentSpooledStore {
                                                                          spool::Spool&& spool);
 
   // Puts the interval into the spool. `packed`: its store::pack_batch(). By one thread at a time.
-  void add(const Expected<std::string>& packed, const store::OwnedBatch& batch);
+  void add(const Expected<std::string>& packed, std::uint64_t samples);
   // Appends what waits for so long at most. What is left stays in the spool.
   void end(std::chrono::milliseconds rest) { sender_.end(rest); }
   // By any thread. Adds what this knows to the counters of an AgentWriter without a store.

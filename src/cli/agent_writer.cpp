@@ -69,8 +69,12 @@ void AgentWriter::gather(Part&& part) {
 void AgentWriter::close_interval() {
   interval_->start_unix_ns = begin_ns_;
   const std::uint64_t samples = profile::count_samples(*interval_, options_.scales);
-  store::OwnedBatch batch{
-      {options_.host, options_.start_unix_ns, sequence_++}, begin_ns_, end_ns_, std::move(*interval_), samples};
+  store::OwnedBatch batch{{options_.host, options_.start_unix_ns, sequence_++},
+                          begin_ns_,
+                          end_ns_,
+                          std::move(*interval_),
+                          samples,
+                          options_.scales};
   interval_.reset();
   if (options_.closed) options_.closed(batch);
   if (queue_) queue_->add(std::move(batch));

@@ -115,12 +115,16 @@ struct Profile {
 
 // How many samples were taken, of all events together. `scales`: of each event what a sample adds to Sample::count, for
 // example 100 for page-faults@100; 1 where there is none.
-[[nodiscard]] inline std::uint64_t count_samples(const Profile& profile, std::span<const std::uint64_t> scales = {}) {
+[[nodiscard]] inline std::uint64_t count_samples(std::span<const Sample> samples,
+                                                 std::span<const std::uint64_t> scales) {
   std::uint64_t sum = 0;
-  for (const Sample& sample : profile.samples)
+  for (const Sample& sample : samples)
     sum +=
         sample.event < scales.size() && scales[sample.event] != 0 ? sample.count / scales[sample.event] : sample.count;
   return sum;
+}
+[[nodiscard]] inline std::uint64_t count_samples(const Profile& profile, std::span<const std::uint64_t> scales = {}) {
+  return count_samples(std::span(profile.samples), scales);
 }
 
 [[nodiscard]] inline bool has_times(const Profile& profile) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "profiler/store/store.h"
 
@@ -13,7 +14,8 @@ struct OwnedBatch {
   BatchId id;
   std::uint64_t begin_ns = 0, end_ns = 0;
   profile::Profile profile;
-  std::uint64_t samples = 0;  // that were taken: profile::count_samples()
+  std::uint64_t samples = 0;            // that were taken: profile::count_samples()
+  std::vector<std::uint64_t> scales{};  // with which these were counted
 };
 
 // No later try to append can end in another way.

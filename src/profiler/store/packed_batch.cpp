@@ -205,6 +205,7 @@ Expected<std::string> pack_batch(const OwnedBatch& batch) {
   for (const std::uint64_t number :
        {batch.id.agent_start_ns, batch.id.sequence, batch.begin_ns, batch.end_ns, batch.samples})
     bytes.number(number);
+  bytes.each(batch.scales, [&](std::uint64_t scale) { bytes.number(scale); });
   put_names(bytes, batch.profile);
   put_samples(bytes, batch.profile);
   std::string packed;
@@ -226,6 +227,7 @@ Expected<OwnedBatch> unpack_batch(std::string_view bytes) {
   for (std::uint64_t* number :
        {&batch.id.agent_start_ns, &batch.id.sequence, &batch.begin_ns, &batch.end_ns, &batch.samples})
     *number = from.u64();
+  take_each(from, batch.scales, [&] { return from.u64(); });
   take_names(from, batch.profile);
   take_samples(from, batch.profile);
   if (!from.is_good() || from.has_more() || !names_what_is_there(batch.profile))

@@ -1,6 +1,7 @@
 #include "profiler/transport/otlp_batch.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace windlass::transport {
@@ -25,8 +26,10 @@ spool::Answer OtlpBatches::send_range(const profile::Profile& profile, const Otl
   return answer;
 }
 
-void OtlpBatches::drop(const profile::Profile& profile, std::size_t count, std::string&& why) {
-  for (std::size_t end = next_ + count; next_ < end; ++next_) dropped_ += profile.samples[next_].count;
+void OtlpBatches::drop(const profile::Profile& profile, const OtlpSource& source, std::size_t count,
+                       std::string&& why) {
+  dropped_ += profile::count_samples(std::span(profile.samples).subspan(next_, count), source.scales);
+  next_ += count;
   why_ = std::move(why);
 }
 
@@ -45,11 +48,11 @@ spool::Answer OtlpBatches::send(std::uint64_t sequence, const profile::Profile& 
     if (answer.kind == Kind::kTaken)
       next_ += count;
     else if (!answer.too_large)
-      drop(profile, all - next_, std::move(answer.why));
+      drop(profile, source, all - next_, std::move(answer.why));
     else if (count > 1)
       step_ = (count + 1) / 2;
     else
-      drop(profile, count, std::move(answer.why));
+      drop(profile, source, count, std::move(answer.why));
   } while (next_ < all);
   return {.kind = Kind::kTaken, .why = std::exchange(why_, {}), .dropped = dropped_};
 }

@@ -26,7 +26,7 @@ class OtlpBatches {
 
  private:
   [[nodiscard]] spool::Answer send_range(const profile::Profile& profile, const OtlpSource& source, SampleRange range);
-  void drop(const profile::Profile& profile, std::size_t count, std::string&& why);
+  void drop(const profile::Profile& profile, const OtlpSource& source, std::size_t count, std::string&& why);
 
   OtlpSender& sender_;
   OtlpCompression how_;

@@ -25,6 +25,8 @@ struct OtlpSource {
   std::vector<std::pair<std::string, std::string>> resource{};
   // Stands for this profile alone; ids of the request's Profiles are made of it. Zeroes: Profiles without ids.
   std::array<std::byte, 16> id{};
+  // Of profile::count_samples(): by these OtlpBatches counts samples that are dropped.
+  std::vector<std::uint64_t> scales{};
 };
 
 // Samples of Profile::samples.

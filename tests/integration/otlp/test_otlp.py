@@ -268,6 +268,16 @@ class Faults(unittest.TestCase):
                 self.assertEqual(samples_in(receiver.taken)[0], agent.sent)
                 self.assertIn("not now", agent.text)
 
+    def test_samples_of_every_hundredth_event_count_once(self):
+        code = 'open my $f, "+<", "/dev/zero"; my $end = time + 2; while (time < $end) { my $x = "x" x 4e6; undef $x }'
+        faults = ("-e", "page-faults@100"), f"while :; do perl -e '{code}'; done"
+        receiver = self.receive("http", [("status", 400, {})])
+        agent = Agent(self.folder, receiver.url(), *faults[0], busy=faults[1])
+        self.assertGreater(agent.sent, 0, agent.text)
+        dropped = int(re.search(r"(\d+) samples of 1 batches were dropped", agent.text).group(1))
+        self.assertGreater(dropped, 0)
+        self.assertEqual(agent.sent + dropped, agent.all, agent.text)
+
     def test_a_batch_that_is_too_large_is_sent_in_parts(self):
         # Many programs with long names make requests beyond what is never halved.
         for i in range(20):

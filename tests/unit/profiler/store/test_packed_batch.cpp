@@ -9,7 +9,9 @@
 namespace windlass::testing {
 namespace {
 
-store::OwnedBatch owned(const KeptBatch& batch) { return {batch.id, batch.begin_ns, batch.end_ns, batch.profile, 77}; }
+store::OwnedBatch owned(const KeptBatch& batch) {
+  return {batch.id, batch.begin_ns, batch.end_ns, batch.profile, 77, {1, 100}};
+}
 
 TEST(PackedBatch, AStoreKeepsTheSame) {
   RandomProfiles random(5);
@@ -25,6 +27,7 @@ TEST(PackedBatch, AStoreKeepsTheSame) {
     EXPECT_EQ(again->id.agent_start_ns, batch.id.agent_start_ns);
     EXPECT_EQ(again->id.sequence, batch.id.sequence);
     EXPECT_EQ(again->samples, 77u);
+    EXPECT_EQ(again->scales, (std::vector<std::uint64_t>{1, 100}));
     EXPECT_EQ(again->profile.lost, batch.profile.lost);
     EXPECT_EQ(again->profile.duration_ns, batch.profile.duration_ns);
     EXPECT_EQ(again->profile.comments, batch.profile.comments);

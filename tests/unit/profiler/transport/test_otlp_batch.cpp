@@ -102,6 +102,12 @@ TEST(OtlpBatches, ARefusalIsOfAllThatIsLeft) {
   EXPECT_NE(got.why.find("400"), std::string::npos) << got.why;
 }
 
+// page-faults@4: a sample counts for four.
+TEST(OtlpBatches, WhatIsDroppedIsCountedInSamples) {
+  Sending sending({answer(413), answer(200), answer(400)});
+  EXPECT_EQ(sending.batches.send(7, letters(4, 5000), {.resource = {}, .id = {}, .scales = {4}}).dropped, 3u);
+}
+
 TEST(OtlpBatches, AnErrorNamesHostAndPort) {
   const std::string gone = FakeServer({}).url("/v1");
   OtlpSender sender({.place = *otlp_place(gone)}, [](const std::string&) {});
