@@ -16,7 +16,7 @@ import sys
 TABLE, PAGE = "src/cli/json_keys.tsv", "docs/reference/json-keys.md"
 # The section of the table, by the first of these that the name of a source begins with.
 SECTIONS = {"dump_sframe": "dump of SFrame", "dump_winx64": "dump of PE x64", "dump_winarm64": "dump of PE ARM64",
-            "dump": "dump of DWARF", "rows": "rows", "walk": "walk", "doctor": "doctor", "input": "dump, rows", "serve": "serve",
+            "dump": "dump of DWARF", "rows": "rows", "walk": "walk", "doctor": "doctor", "input": "dump, rows", "serve": "serve", "symbols_run": "symbols list",
             "json": "report", "diff_json": "report of --diff", "annotation_json": "report of --annotate"}
 SCHEMAS = [("report --json", "report"), ("report --diff --json", "report-diff"),
            ("report --annotate FUNCTION --json", "report-annotate"), ("walk --json", "walk")]

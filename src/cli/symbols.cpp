@@ -28,6 +28,7 @@ void register_symbols(CLI::App& app, int& status) {
       ->type_name("DIR")
       ->capture_default_str();
   command->add_option("--to", arguments->to, "push: a store of windlass agent, or a folder")->type_name("STORE");
+  command->add_flag("--json", arguments->json, "list: one JSON object a symbol file");
   command->callback([arguments, &status] { status = run_symbols(*arguments); });
 }
 

@@ -11,6 +11,7 @@ struct SymbolsArguments {
   std::vector<std::string> files;  // and folders
   std::string output = "symbols";  // of write: a folder
   std::string to{};                // of push: a store or a folder
+  bool json = false;               // of list: an object a line
 };
 
 // Returns the exit status; says on stderr what failed. The static file has none of it.

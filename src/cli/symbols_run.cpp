@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_writer.h"
 #include "base/mapped_file.h"
 #include "base/shown.h"
 #include "base/text_writer.h"
@@ -185,12 +186,24 @@ class Work {
   int status_ = kDone;
 };
 
-void print_entry(std::string_view build_id, std::string_view name, std::uint64_t rank, std::uint64_t bytes) {
-  const bool lines = (rank & 0xffff) == static_cast<std::uint64_t>(wlsym::Detail::kLines);
-  print_line(fmt::format("{} {} {} bytes, {}\n", shown(build_id), shown(name), bytes, lines ? "lines" : "functions"));
+void print_entry(const store::StoredSymbols& one, const std::string& where, bool as_json) {
+  const bool lines = (one.rank & 0xffff) == static_cast<std::uint64_t>(wlsym::Detail::kLines);
+  const char* const contents = lines ? "lines" : "functions";
+  if (!as_json)
+    return print_line(fmt::format("{} {} {} bytes, {}\n", shown(one.build_id), shown(one.name), one.bytes, contents));
+  TextWriter out(STDOUT_FILENO);
+  JsonWriter json(out);
+  json.begin_object();
+  json.member("build_id", one.build_id);
+  json.member("name", one.name);
+  json.member("bytes", one.bytes);
+  json.member("contents", contents);
+  json.member("in", where);
+  json.end_object();
+  out.character('\n');
 }
 
-int list_folder(const std::string& path) {
+int list_folder(const std::string& path, bool as_json) {
   int status = kDone;
   std::set<std::string> files;  // in the order of build ids
   std::error_code error;
@@ -200,7 +213,11 @@ int list_folder(const std::string& path) {
     const auto file = MappedFile::open(name);
     const auto symbols = file ? wlsym::SymbolFile::parse(file->bytes()) : Failure(file.error());
     if (symbols) {
-      print_entry(symbols->build_id(), symbols->name(), symbols->rank(), file->bytes().size());
+      print_entry({.build_id = std::string(symbols->build_id()),
+                   .name = std::string(symbols->name()),
+                   .rank = symbols->rank(),
+                   .bytes = file->bytes().size()},
+                  name, as_json);
     } else {
       say_error(name, symbols.error());
       status = kFoundWrong;
@@ -209,16 +226,16 @@ int list_folder(const std::string& path) {
   return status;
 }
 
-int list(const std::string& path) {
+int list(const std::string& path, bool as_json) {
   std::error_code unknown;
-  if (fs::is_directory(path, unknown)) return list_folder(path);
+  if (fs::is_directory(path, unknown)) return list_folder(path, as_json);
   const auto store = store::open_store(path);
   const auto files = store ? (*store)->symbol_files() : Failure(store.error());
   if (!files) {
     say_error(path, files.error());
     return files.error().code == ErrorCode::kMalformed ? kFoundWrong : kRefused;
   }
-  for (const store::StoredSymbols& one : *files) print_entry(one.build_id, one.name, one.rank, one.bytes);
+  for (const store::StoredSymbols& one : *files) print_entry(one, store::shown_place(path), as_json);
   return kDone;
 }
 
@@ -227,8 +244,12 @@ int list(const std::string& path) {
 int run_symbols(const SymbolsArguments& arguments) {
   int status = kDone;
   if (arguments.action == "list") {
-    for (const std::string& file : arguments.files) status = std::max(status, list(file));
+    for (const std::string& file : arguments.files) status = std::max(status, list(file, arguments.json));
     return status;
+  }
+  if (arguments.json) {
+    say("windlass: symbols {} prints no JSON. Way out: symbols list --json\n", arguments.action);
+    return kUsage;
   }
   const auto target = target_of(arguments, status);
   if (target == nullptr) return status;

@@ -16,4 +16,12 @@ bool name_by_pdb(pdb::PdbFile& file, std::size_t index, std::uint32_t rva, bool 
   return true;
 }
 
+bool name_by_public(pdb::PdbFile& file, std::size_t index, std::uint32_t rva, ModuleNames& names) {
+  const auto symbol = file.public_of_piece(rva);
+  if (!symbol) return false;
+  names.begins[index] = symbol->rva;
+  names.add_line(index, {names.function(symbol->name, {}, 0), 0});
+  return true;
+}
+
 }  // namespace windlass::symbols

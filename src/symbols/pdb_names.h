@@ -14,6 +14,9 @@ namespace windlass::symbols {
 // procedure is known at the address.
 bool name_by_pdb(pdb::PdbFile& file, std::size_t index, std::uint32_t rva, bool lines, ModuleNames& names);
 
+// The same by public symbols, without the image: PdbFile::public_of_piece().
+bool name_by_public(pdb::PdbFile& file, std::size_t index, std::uint32_t rva, ModuleNames& names);
+
 class PdbNames {
  public:
   explicit PdbNames(std::unique_ptr<OpenPdb> file) : file_(std::move(file)) {}

@@ -119,7 +119,6 @@ Expected<WrittenSymbols> write_pe(const std::string& path, const image::PeImage&
   return names.finish(std::move(subject));
 }
 
-// Without the image the bounds of public symbols are not known: procedures alone.
 Expected<WrittenSymbols> write_pdb(const std::string& path, ByteView bytes) {
   const auto identity = pdb::PdbFile::identity_of(bytes);
   if (!identity) return Failure(identity.error());
@@ -131,8 +130,10 @@ Expected<WrittenSymbols> write_pdb(const std::string& path, ByteView bytes) {
   const auto taken = names.take(points, [&](std::span<const std::uint64_t> addresses, ModuleNames& to) {
     auto again = pdb::PdbFile::parse(bytes);
     if (!again) return Expected<void>(Failure(again.error()));
-    for (std::size_t i = 0; i < addresses.size(); ++i)
-      (void)name_by_pdb(*again, i, static_cast<std::uint32_t>(addresses[i]), true, to);
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      const auto rva = static_cast<std::uint32_t>(addresses[i]);
+      if (!name_by_pdb(*again, i, rva, true, to)) (void)name_by_public(*again, i, rva, to);
+    }
     return again->is_spent() ? fail(ErrorCode::kLimit, kSpent, 0) : Expected<void>();
   });
   if (!taken) return Failure(taken.error());

@@ -113,7 +113,7 @@ Expected<void> Dbi::read_sections(const MsfFile& file, const Stream& stream) {
   return {};
 }
 
-std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) {
+std::optional<Dbi::Piece> Dbi::find_piece(SectionOffset place) {
   std::optional<Piece> found = pieces_ ? std::nullopt : search_stored(place);
   if (!found || !found->contains(place)) {
     if (!pieces_) read_pieces();
@@ -121,7 +121,25 @@ std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) {
     if (after == pieces_->begin() || !std::prev(after)->contains(place)) return std::nullopt;
     found = *std::prev(after);
   }
-  return found->module < modules_.size() ? std::optional<std::uint32_t>(found->module) : std::nullopt;
+  return found;
+}
+
+std::optional<std::uint32_t> Dbi::module_at(SectionOffset place) {
+  const auto piece = find_piece(place);
+  return piece && piece->module < modules_.size() ? std::optional<std::uint32_t>(piece->module) : std::nullopt;
+}
+
+std::optional<SectionOffset> Dbi::piece_at(SectionOffset place) {
+  const auto piece = find_piece(place);
+  return piece ? std::optional(piece->begin) : std::nullopt;
+}
+
+void Dbi::each_piece(FunctionRef<void(SectionOffset)> add) {
+  if (!pieces_) read_pieces();
+  for (const Piece& piece : *pieces_) {
+    add(piece.begin);
+    add({piece.begin.section, piece.begin.offset + piece.size});
+  }
 }
 
 std::optional<SectionOffset> Dbi::place_of(std::uint32_t rva) const {

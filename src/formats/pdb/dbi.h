@@ -9,6 +9,7 @@
 
 #include "formats/pdb/format.h"
 #include "formats/pdb/msf.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::pdb {
 
@@ -39,6 +40,10 @@ class Dbi {
   // The module that the code at a place belongs to. Linkers sort the list of all code: a search in the file finds the
   // place. The first place that is not found costs a reading of the whole list.
   [[nodiscard]] std::optional<std::uint32_t> module_at(SectionOffset place);
+  // Where the piece of code begins that holds a place: what the linker took as one from an object file. As module_at().
+  [[nodiscard]] std::optional<SectionOffset> piece_at(SectionOffset place);
+  // Begin and end of each piece of code, in no order.
+  void each_piece(FunctionRef<void(SectionOffset)> add);
 
   // Between RVAs and places. None: in no section.
   [[nodiscard]] std::optional<SectionOffset> place_of(std::uint32_t rva) const;
@@ -63,6 +68,7 @@ class Dbi {
   [[nodiscard]] std::optional<Piece> stored_piece(std::uint32_t index) const;
   [[nodiscard]] std::optional<Piece> search_stored(SectionOffset place) const;
   void read_pieces();
+  [[nodiscard]] std::optional<Piece> find_piece(SectionOffset place);
   Expected<void> read_sections(const MsfFile& file, const Stream& stream);
 
   Stream stream_;

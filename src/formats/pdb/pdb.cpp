@@ -158,11 +158,20 @@ std::optional<PdbFile::Symbol> PdbFile::public_before(std::uint32_t rva, bool an
   return at ? std::optional(Symbol{*at, symbol->name}) : std::nullopt;
 }
 
+std::optional<PdbFile::Symbol> PdbFile::public_of_piece(std::uint32_t rva) {
+  const auto place = dbi_.place_of(rva);
+  const auto piece = place ? dbi_.piece_at(*place) : std::nullopt;
+  auto symbol = piece ? public_before(rva, true) : std::nullopt;
+  const auto at = symbol ? dbi_.place_of(symbol->rva) : std::nullopt;
+  return at && dbi_.piece_at(*at) == piece ? std::move(symbol) : std::nullopt;
+}
+
 void PdbFile::each_rva(FunctionRef<void(std::uint32_t)> add) {
   const auto add_place = [&](SectionOffset place) {
     if (const auto rva = dbi_.rva_of(place)) add(*rva);
   };
   publics_.each_place(add_place);
+  dbi_.each_piece(add_place);
   for (std::uint32_t i = 0; i < dbi_.modules().size(); ++i)
     if (const auto module = this->module(i)) module->each_place(add_place);
 }

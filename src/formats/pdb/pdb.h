@@ -50,7 +50,11 @@ class PdbFile {
   // The last public symbol at or before an address, in the code of the same module. Not the symbol of a procedure that
   // ends before the address. `any`: also symbols that are not marked as code, for example those of assembly.
   [[nodiscard]] std::optional<Symbol> public_before(std::uint32_t rva, bool any);
-  // Each RVA at which procedure_at() or public_before() may have another answer, in no order, some more than once.
+  // As public_before() of any symbol, without an image that bounds functions: the linker took the symbol and the
+  // address as one piece of code from an object file. A function of that piece that has no symbol gets the name of the
+  // one before.
+  [[nodiscard]] std::optional<Symbol> public_of_piece(std::uint32_t rva);
+  // Each RVA at which procedure_at() or a public symbol may have another answer, in no order, some more than once.
   void each_rva(FunctionRef<void(std::uint32_t)> add);
   // So much was read that addresses get no inlined calls any more.
   [[nodiscard]] bool is_spent() const { return scanned_ > kMostScanned; }
