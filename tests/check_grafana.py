@@ -13,6 +13,10 @@ def main():
     source = pathlib.Path(sys.argv[1])
     code = (source / "src/cli/agent_metrics.cpp").read_text()
     served = {f"windlass_agent_{name}" for name in re.findall(r'\.(?:family|single)\("(\w+)"', code)}
+    for path in sorted((source / "packaging/grafana").glob("*.json")):
+        ids = [panel["id"] for panel in json.loads(path.read_text())["panels"]]
+        if len(ids) != len(set(ids)):
+            sys.exit(f"{path.name}: two panels have one id")
     dashboard = json.loads((source / "packaging/grafana/agents.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [one["query"] for one in dashboard["templating"]["list"]]
@@ -20,10 +24,7 @@ def main():
     wrong = names - served
     if wrong or len(names) < 10:
         sys.exit(f"the dashboard asks for counters that the agent does not serve: {sorted(wrong)}, of {len(names)}")
-    ids = [panel["id"] for panel in dashboard["panels"]]
-    if len(ids) != len(set(ids)):
-        sys.exit("two panels have one id")
-    print(f"{len(names)} counters in {len(ids)} panels")
+    print(f"{len(names)} counters in {len(dashboard['panels'])} panels")
 
 
 main()

@@ -125,14 +125,22 @@ class SampleQuery {
       if (rest.from < rest.to) parts += " OR (" + at_level(kRawLevel, rest) + ")";
     return " FROM samples WHERE (" + parts + ")" + conditions();
   }
+  // One label set for a process: of many hosts there are many more. Who chooses a host or a thread looks at few.
+  [[nodiscard]] bool adds_threads_up() const {
+    return filter_.process_is_enough && std::ranges::none_of(filter_.labels, [](const Label& label) {
+             return label.key == kHostLabel || label.key == kPidLabel || label.key == kTidLabel ||
+                    label.key == kThreadLabel;
+           });
+  }
   [[nodiscard]] bool may_use_rollup() const { return filter_.process_is_enough && only_services(); }
+  // Nothing depends on label sets.
+  [[nodiscard]] bool only_services() const {
+    return std::ranges::all_of(filter_.labels, [](const Label& label) { return label.key == kProcessLabel; });
+  }
   [[nodiscard]] const Events& events() const { return events_; }
   [[nodiscard]] const Seconds& range() const { return range_; }
 
  private:
-  [[nodiscard]] bool only_services() const {
-    return std::ranges::all_of(filter_.labels, [](const Label& label) { return label.key == kProcessLabel; });
-  }
   [[nodiscard]] std::string conditions() const {
     std::string sql, sets;
     if (!filter_.event.empty()) {
@@ -258,7 +266,7 @@ class StackReader {
   }
 
   Expected<void> take_samples() {
-    const std::string by = query_.may_use_rollup() ? "service" : "labels";
+    const std::string by = query_.adds_threads_up() ? "service" : "labels";
     const auto answer = server_.query("SELECT event, " + by + ", stack, end, certainty, " + std::string(kSumColumns) +
                                       (query_.may_use_rollup() ? query_.from_rollup() : query_.from_samples(false)) +
                                       " GROUP BY event, " + by + ", stack, end, certainty FORMAT RowBinary");
@@ -282,7 +290,7 @@ class StackReader {
   Expected<void> take_labels() {
     made_.label_sets.resize(sets_.size());
     if (sets_.empty()) return {};
-    if (query_.may_use_rollup()) return take_processes();
+    if (query_.adds_threads_up()) return take_processes();
     std::vector<std::uint64_t> ids;
     for (const auto& [id, place] : sets_) ids.push_back(id);
     const auto answer = server_.query(
@@ -316,7 +324,8 @@ class StackReader {
   // Label sets that name the process alone. `sets_` are services.
   Expected<void> take_processes() {
     std::set<std::string> names;
-    for (const Label& label : filter_.labels) names.insert(label.value);
+    for (const Label& label : filter_.labels)
+      if (label.key == kProcessLabel) names.insert(label.value);
     if (names.empty()) {
       auto all = sorted_texts(server_, "SELECT DISTINCT process FROM label_sets");
       if (!all) return Failure(all.error());
@@ -402,30 +411,61 @@ Expected<std::vector<Series>> ClickhouseQuery::series(const Filter& filter, std:
   return list;
 }
 
-Expected<std::vector<Total>> ClickhouseQuery::totals(std::string_view label, const Filter& filter, std::uint64_t from,
-                                                     std::uint64_t to) {
-  SampleQuery query(server_, filter, from, to);
-  if (const auto prepared = query.prepare(); !prepared) return Failure(prepared.error());
-  constexpr std::string_view kHalves =
-      "sum(bitShiftRight(count, 32)) AS a, sum(bitAnd(count, 0xffffffff)) AS b, sum(bitShiftRight(value, 32)) AS c, "
-      "sum(bitAnd(value, 0xffffffff)) AS d";
-  const auto answer = server_.query(
-      "SELECT value_of, event, sum(a), sum(b), sum(c), sum(d) FROM (SELECT labels, event, " + std::string(kHalves) +
-      query.from_samples(false) + " GROUP BY labels, event) GLOBAL ALL INNER JOIN (SELECT DISTINCT labels, " +
-      value_column(label) + " AS value_of FROM label_sets" + with_value(label) +
-      ") USING labels GROUP BY value_of, event FORMAT RowBinary");
-  if (!answer) return Failure(answer.error());
+namespace {
+
+constexpr std::string_view kHalves =
+    "sum(bitShiftRight(count, 32)) AS a, sum(bitAnd(count, 0xffffffff)) AS b, sum(bitShiftRight(value, 32)) AS c, "
+    "sum(bitAnd(value, 0xffffffff)) AS d";
+
+// Rows of a value, an event and its sums. `value`: reads the first; nothing if the store does not know it.
+template <typename Value>
+Expected<std::vector<Total>> take_totals(std::string_view answer, const Events& events, Value value) {
   std::vector<Total> list;
-  for (RowReader row(*answer); row.has_more();) {
+  for (RowReader row(answer); row.has_more();) {
+    std::optional<std::string> name = value(row);
+    const auto event = events.find(row.u64());
     Total total;
-    total.value = row.text();
-    const auto event = query.events().find(row.u64());
     if (!take_sums(row, total.sums)) return fail(ErrorCode::kLimit, kTooLargeSums, 0);
-    if (!row.is_good() || event == query.events().end()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
+    if (!row.is_good() || event == events.end()) return fail(ErrorCode::kMalformed, kOtherColumns, 0);
+    if (!name) return fail(ErrorCode::kMalformed, kNoSuchLabels, 0);
+    total.value = *std::move(name);
     total.event = event->second;
     list.push_back(std::move(total));
   }
   return list;
+}
+
+// Of each process, by the rollup: the number of its rows does not depend on hosts and threads.
+Expected<std::vector<Total>> totals_of_processes(ClickhouseServer& server, const SampleQuery& query) {
+  const auto answer = server.query("SELECT service, event, " + std::string(kHalves) + query.from_rollup() +
+                                   " GROUP BY service, event FORMAT RowBinary");
+  if (!answer) return Failure(answer.error());
+  const auto names = sorted_texts(server, "SELECT DISTINCT process FROM label_sets");
+  if (!names) return Failure(names.error());
+  std::unordered_map<std::uint64_t, std::string> by_service;
+  for (const std::string& name : *names) by_service[service_id(name)] = name;
+  return take_totals(*answer, query.events(), [&](RowReader& row) {
+    const auto name = by_service.find(row.u64());
+    return name != by_service.end() ? std::optional(name->second) : std::nullopt;
+  });
+}
+
+}  // namespace
+
+Expected<std::vector<Total>> ClickhouseQuery::totals(std::string_view label, const Filter& filter, std::uint64_t from,
+                                                     std::uint64_t to) {
+  SampleQuery query(server_, filter, from, to);
+  if (const auto prepared = query.prepare(); !prepared) return Failure(prepared.error());
+  if (label == kProcessLabel && query.only_services()) return totals_of_processes(server_, query);
+  // ClickHouse 20 and later ask for names of both sides.
+  const auto answer =
+      server_.query("SELECT value_of, event, sum(a), sum(b), sum(c), sum(d) FROM (SELECT labels, event, " +
+                    std::string(kHalves) + query.from_samples(false) +
+                    " GROUP BY labels, event) AS of_sets GLOBAL ALL INNER JOIN (SELECT DISTINCT labels, " +
+                    value_column(label) + " AS value_of FROM label_sets" + with_value(label) +
+                    ") AS names USING labels GROUP BY value_of, event FORMAT RowBinary");
+  if (!answer) return Failure(answer.error());
+  return take_totals(*answer, query.events(), [](RowReader& row) { return std::optional(row.text()); });
 }
 
 Expected<Stacks> ClickhouseQuery::stacks(const Filter& filter, std::uint64_t from, std::uint64_t to) {

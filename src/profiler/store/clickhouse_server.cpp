@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <fmt/format.h>
+
 #include "profiler/store/clickhouse_wire.h"
 #include "profiler/store/open_store.h"
 
@@ -13,7 +15,7 @@ namespace {
 constexpr std::string_view kScheme = "clickhouse://", kSchemeTls = "clickhouses://";
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 30;
 constexpr const char* kNoAddress =
-    "no address of a ClickHouse database. Way out: clickhouse://[USER:PASSWORD@]HOST[:8123][/DATABASE]";
+    "no address of a ClickHouse database. Way out: clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE]";
 constexpr const char* kHex = "0123456789abcdef";
 
 std::string url_encoded(std::string_view text) {
@@ -100,24 +102,31 @@ std::string sql_text(std::string_view text) {
   return literal + "'";
 }
 
-Expected<ClickhouseAddress> ClickhouseAddress::parse(std::string_view url) {
-  if (!is_clickhouse_url(url)) return fail(ErrorCode::kMalformed, kNoAddress, 0);
+Expected<std::vector<ClickhouseAddress>> ClickhouseAddress::parse(std::string_view url) {
+  const auto wrong = [] { return fail(ErrorCode::kMalformed, kNoAddress, 0); };
+  if (!is_clickhouse_url(url)) return wrong();
   const bool tls = url.starts_with(kSchemeTls);
   url.remove_prefix((tls ? kSchemeTls : kScheme).size());
   const std::size_t slash = std::min(url.find('/'), url.size());
-  std::string_view place = url.substr(0, slash);
   const std::string_view database = slash < url.size() ? url.substr(slash + 1) : "";
-  if (place.empty() || place.ends_with('@') || !std::ranges::all_of(database, is_sql_name) ||
-      (!database.empty() && database.front() <= '9'))
-    return fail(ErrorCode::kMalformed, kNoAddress, 0);
-  const std::string_view host = place.substr(place.rfind('@') == place.npos ? 0 : place.rfind('@') + 1);
-  const bool has_port =
-      host.rfind(':') != host.npos && (host.rfind(']') == host.npos || host.rfind(']') < host.rfind(':'));
-  std::string http = (tls ? "https://" : "http://") + std::string(place);
-  if (!has_port) http += tls ? ":8443" : ":8123";
-  http += '/';
-  if (const auto checked = transport::check_url(http); !checked) return fail(ErrorCode::kMalformed, kNoAddress, 0);
-  return ClickhouseAddress{std::move(http), database.empty() ? "windlass" : std::string(database)};
+  if (!std::ranges::all_of(database, is_sql_name) || (!database.empty() && database.front() <= '9')) return wrong();
+  std::string_view hosts = url.substr(0, slash);
+  const std::size_t mark = hosts.rfind('@');
+  const std::string_view user = mark == hosts.npos ? "" : hosts.substr(0, mark + 1);
+  hosts.remove_prefix(user.size());
+  std::vector<ClickhouseAddress> all;
+  for (std::size_t end = 0; end != hosts.npos; hosts.remove_prefix(std::min(hosts.size(), end + 1))) {
+    end = hosts.find(',');
+    const std::string_view host = hosts.substr(0, end);
+    if (host.empty()) return wrong();
+    const bool has_port =
+        host.rfind(':') != host.npos && (host.rfind(']') == host.npos || host.rfind(']') < host.rfind(':'));
+    std::string http =
+        fmt::format("{}{}{}{}/", tls ? "https://" : "http://", user, host, has_port ? "" : (tls ? ":8443" : ":8123"));
+    if (const auto checked = transport::check_url(http); !checked) return wrong();
+    all.push_back({std::move(http), database.empty() ? "windlass" : std::string(database)});
+  }
+  return all;
 }
 
 Expected<std::string> ClickhouseServer::send(transport::HttpClient& client, std::string&& url, std::string_view body) {

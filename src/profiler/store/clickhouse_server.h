@@ -13,14 +13,14 @@
 
 namespace windlass::store {
 
-// clickhouse://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE], or clickhouses:// with TLS. Ports are 8123 and 8443 unless
-// given, and the database is windlass.
+// clickhouse://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]]...[/DATABASE], or clickhouses:// with TLS. Ports are 8123
+// and 8443 unless given, and the database is windlass. Several hosts are replicas: who is away is passed.
 struct ClickhouseAddress {
   std::string http;  // "http://user:password@host:8123/"
   std::string database;
 
-  // Error: kMalformed.
-  [[nodiscard]] static Expected<ClickhouseAddress> parse(std::string_view url);
+  // Of each host, in their order; never empty. Error: kMalformed.
+  [[nodiscard]] static Expected<std::vector<ClickhouseAddress>> parse(std::string_view url);
 };
 
 inline constexpr const char* kTooOldServer = "the server is older than 18.16. Way out: a newer ClickHouse";

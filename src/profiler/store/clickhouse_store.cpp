@@ -50,6 +50,39 @@ Expected<void> check_version(ClickhouseServer& server) {
   return fail(ErrorCode::kUnsupported, kOtherSchema, 0, version);
 }
 
+constexpr auto kOrdinaryPatience = std::chrono::seconds(30);
+
+// The first that `asked` does not find away. Else the last one's error.
+template <typename Asked>
+Expected<ClickhouseServer> first_server(const std::string& url, std::chrono::milliseconds patience, Asked asked) {
+  auto addresses = ClickhouseAddress::parse(url);
+  if (!addresses) return Failure(addresses.error());
+  for (std::size_t i = 0;; ++i) {
+    ClickhouseServer server(std::move((*addresses)[i]), patience);
+    const Expected<void> answered = asked(server);
+    if (answered) return server;
+    if (answered.error().code != ErrorCode::kUnreadable || i + 1 == addresses->size()) return Failure(answered.error());
+  }
+}
+
+struct OpenServer {
+  ClickhouseServer server;
+  ServerFacts facts;
+};
+
+// With a store of this version.
+Expected<OpenServer> open_server(const std::string& url, std::chrono::milliseconds patience) {
+  ServerFacts known;
+  auto server = first_server(url, patience, [&](ClickhouseServer& asked) -> Expected<void> {
+    const auto facts = facts_of(asked);
+    if (!facts) return Failure(facts.error());
+    known = *facts;
+    return check_version(asked);
+  });
+  if (!server) return Failure(server.error());
+  return OpenServer{std::move(*server), known};
+}
+
 class ClickhouseStore final : public ProfileStore {
  public:
   ClickhouseStore(ClickhouseServer&& server, const ServerFacts& facts, bool write)
@@ -128,25 +161,24 @@ class ClickhouseStore final : public ProfileStore {
 
 Expected<std::unique_ptr<ProfileStore>> open_clickhouse(const std::string& url, const StoreOptions& options,
                                                         std::chrono::milliseconds patience) {
-  auto address = ClickhouseAddress::parse(url);
-  if (!address) return Failure(address.error());
-  ClickhouseServer server(std::move(*address), patience);
-  const auto facts = facts_of(server);
-  if (!facts) return Failure(facts.error());
-  if (const auto checked = check_version(server); !checked) return Failure(checked.error());
-  return std::unique_ptr<ProfileStore>(std::make_unique<ClickhouseStore>(std::move(server), *facts, options.write));
+  auto opened = open_server(url, patience);
+  if (!opened) return Failure(opened.error());
+  return std::unique_ptr<ProfileStore>(
+      std::make_unique<ClickhouseStore>(std::move(opened->server), opened->facts, options.write));
 }
 
 Expected<ClickhouseCreated> create_clickhouse(const std::string& url, const ClickhouseCreation& how) {
-  auto address = ClickhouseAddress::parse(url);
-  if (!address) return Failure(address.error());
   if (!std::ranges::all_of(how.cluster, is_sql_name)) return fail(ErrorCode::kMalformed, kNoCluster, 0);
-  ClickhouseServer server(std::move(*address));
+  std::string version;
   // Outside of the database, which may not be there.
-  const auto facts = server.run_outside("SELECT version() FORMAT RowBinary");
-  if (!facts) return Failure(facts.error());
-  RowReader row(*facts);
-  const std::string version = row.text();
+  auto answering = first_server(url, kOrdinaryPatience, [&](ClickhouseServer& server) -> Expected<void> {
+    const auto answer = server.run_outside("SELECT version() FORMAT RowBinary");
+    if (!answer) return Failure(answer.error());
+    version = RowReader(*answer).text();
+    return {};
+  });
+  if (!answering) return Failure(answering.error());
+  ClickhouseServer& server = *answering;
   ClickhouseCreated created;
   std::from_chars(version.data(), version.data() + version.size(), created.server);
   if (created.server < kOldestServer) return fail(ErrorCode::kUnsupported, kTooOldServer, 0, created.server);
@@ -160,17 +192,15 @@ Expected<ClickhouseCreated> create_clickhouse(const std::string& url, const Clic
 }
 
 Expected<std::uint64_t> prune_clickhouse(const std::string& url, std::uint64_t before) {
-  auto address = ClickhouseAddress::parse(url);
-  if (!address) return Failure(address.error());
-  ClickhouseServer server(std::move(*address), std::chrono::minutes(10));
-  const auto facts = facts_of(server);
-  if (!facts) return Failure(facts.error());
-  if (const auto checked = check_version(server); !checked) return Failure(checked.error());
+  auto opened = open_server(url, std::chrono::minutes(10));
+  if (!opened) return Failure(opened.error());
+  ClickhouseServer& server = opened->server;
+  const ServerFacts& facts = opened->facts;
   std::uint64_t gone = 0;
   for (const ClickhouseTable& table : kClickhouseTables) {
     if (table.seconds.empty()) continue;
     const std::uint64_t seconds = table.name == "samples" ? kDaySeconds : kPeriodSeconds;
-    const std::string name = std::string(table.name) + (facts->is_cluster ? "_local" : "");
+    const std::string name = std::string(table.name) + (facts.is_cluster ? "_local" : "");
     const auto parts =
         server.query("SELECT DISTINCT toUInt64(partition) FROM system.parts WHERE active AND database = " +
                      sql_text(server.address().database) + " AND table = " + sql_text(name) + " FORMAT RowBinary");

@@ -1,9 +1,15 @@
 // The store in ClickHouse, over a real server: faults of the way and of the server, hostile names, and late symbols.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "profiler/store/batch_queue.h"
 #include "profiler/store/clickhouse_store.h"
@@ -20,12 +26,18 @@ using Mode = ClickhouseRelay::Mode;
 TEST(ClickhouseAddress, Urls) {
   const auto parsed = [](const char* url) {
     const auto address = store::ClickhouseAddress::parse(url);
-    return address ? address->http + " " + address->database : "error";
+    std::string all = address ? "" : "error";
+    if (address)
+      for (const auto& one : *address) all += (all.empty() ? "" : "; ") + one.http + " " + one.database;
+    return all;
   };
   EXPECT_EQ(parsed("clickhouse://db.example"), "http://db.example:8123/ windlass");
   EXPECT_EQ(parsed("clickhouse://db.example:9/prof"), "http://db.example:9/ prof");
   EXPECT_EQ(parsed("clickhouses://u:p@[::1]/prof"), "https://u:p@[::1]:8443/ prof");
-  for (const char* wrong : {"http://a/", "clickhouse://", "clickhouse:///a", "clickhouse://a/b;c", "clickhouse://a/b/c",
+  EXPECT_EQ(parsed("clickhouse://u:p@a,b:9,[::1]/prof"),
+            "http://u:p@a:8123/ prof; http://u:p@b:9/ prof; http://u:p@[::1]:8123/ prof");
+  for (const char* wrong : {"http://a/", "clickhouse://a,/b", "clickhouse://,a/b", "clickhouse://a,,c/b",
+                            "clickhouse://", "clickhouse:///a", "clickhouse://a/b;c", "clickhouse://a/b/c",
                             "clickhouse://a/1b", "clickhouse://u@/b", "clickhouse://a b/"})
     EXPECT_EQ(parsed(wrong), "error") << wrong;
 }
@@ -102,6 +114,34 @@ TEST_F(ClickhouseFaults, ALostAnswerCountsOnce) {
   ASSERT_TRUE(again.has_value()) << again.error().text();
   EXPECT_FALSE(*again);
   expect_all(reference);
+}
+
+// The replica has what the first server acknowledged: one database stands for two replicas here.
+TEST_F(ClickhouseFaults, AReplicaTakesThePlaceOfAServerThatIsAway) {
+  const std::string url = fmt::format("clickhouse://127.0.0.1:{},127.0.0.1:{}/faults", relay_->port(), server_.port());
+  const auto opened = [&] {
+    return store::open_clickhouse(url, {.write = true, .keep = {}}, std::chrono::seconds(60));
+  };
+  StoreReference reference;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const KeptBatch batch = batch_at(i, random_.make(60));
+    reference.append(batch);
+    auto store = opened();
+    ASSERT_TRUE(store.has_value()) << store.error().text();
+    // The first server takes the batch, and nobody hears of it; from then on it is away.
+    if (i == 1) relay_->set(Mode::kLoseAnswer);
+    const auto appended = (*store)->append(batch.batch());
+    EXPECT_EQ(appended.has_value(), i != 1);
+    if (appended) continue;
+    relay_->canned = "HTTP/1.1 503 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    relay_->set(Mode::kAnswer);
+    auto replica = opened();
+    ASSERT_TRUE(replica.has_value()) << replica.error().text();
+    EXPECT_FALSE((*replica)->append(batch.batch()).value_or(true)) << "it is there";
+  }
+  expect_all(reference);
+  server_.stop(SIGKILL);
+  EXPECT_EQ(opened().error().code, ErrorCode::kUnreadable);
 }
 
 TEST_F(ClickhouseFaults, HalfABatchIsNone) {
@@ -271,8 +311,7 @@ TEST_F(ClickhouseFaults, ALateSymbolIsANewerRow) {
   for (auto& location : p.locations) location.lines.clear();
   const KeptBatch batch = batch_at(0, std::move(p));
   ASSERT_TRUE(store->append(batch.batch()).value_or(false));
-  auto address = store::ClickhouseAddress::parse(server_.url("faults"));
-  store::ClickhouseServer server(std::move(*address));
+  store::ClickhouseServer server(store::ClickhouseAddress::parse(server_.url("faults"))->front());
   ASSERT_TRUE(
       server
           .query("INSERT INTO frames SELECT frame, period, ver + 1, has_module, path, build_id, begin, end, "
@@ -330,12 +369,85 @@ TEST_F(ClickhouseFaults, StacksWithoutThreadsHaveTheSameSums) {
         }
         for (const auto& set : processes->label_sets) EXPECT_EQ(set.host, "");
       }
+  // Labels that samples alone have: one set for a process.
+  std::size_t chosen = 0;
+  for (const std::string& key : store->labels().value_or(std::vector<std::string>())) {
+    if (key == "host" || key == "process" || key == "thread" || key == "pid" || key == "tid") continue;
+    for (const std::string& value : store->values(key).value_or(std::vector<std::string>())) {
+      store::Filter filter{.event = "", .labels = {{key, value}}};
+      const std::uint64_t to = kStart + 30 * kTenSeconds;
+      const auto threads = store->stacks(filter, kStart, to);
+      filter.process_is_enough = true;
+      const auto processes = store->stacks(filter, kStart, to);
+      ASSERT_TRUE(threads.has_value() && processes.has_value());
+      EXPECT_TRUE(by_process(*threads) == by_process(*processes)) << key << " " << value;
+      EXPECT_EQ(by_process(*processes).size(), processes->stacks.size()) << "each once";
+      chosen += processes->stacks.size();
+    }
+  }
+  EXPECT_GT(chosen, 0u);
   // A choice of hosts needs the samples.
   const auto of_host = store->stacks({.event = "", .labels = {{"host", "host-a"}}, .process_is_enough = true}, kStart,
                                      kStart + 30 * kTenSeconds);
   ASSERT_TRUE(of_host.has_value());
   ASSERT_FALSE(of_host->label_sets.empty());
   EXPECT_EQ(of_host->label_sets[0].host, "host-a");
+}
+
+std::string replaced(std::string text, std::string_view what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != text.npos; at += by.size()) text.replace(at, what.size(), by);
+  return text;
+}
+
+// Grafana's own data source puts the times into the queries.
+TEST_F(ClickhouseFaults, TheDashboardShowsTheStore) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  for (std::uint64_t i = 0; i < 12; ++i)
+    ASSERT_TRUE(store->append(batch_at(i, random_.make(60), i % 2 == 0 ? "host-a" : "host-b").batch()).value_or(false));
+  const std::uint64_t from = kStart / 3'600'000'000'000 * 3600, to = from + 7200;
+  store::ClickhouseServer server(store::ClickhouseAddress::parse(server_.url("faults"))->front());
+  std::ifstream file(WINDLASS_DASHBOARD);
+  const auto dashboard = nlohmann::json::parse(file);
+  std::map<std::string, std::string> answers;
+  const auto ask = [&](std::string sql) {
+    sql = replaced(std::move(sql), "$__fromTime", fmt::format("toDateTime({})", from));
+    sql = replaced(std::move(sql), "$__toTime", fmt::format("toDateTime({})", to));
+    sql = replaced(std::move(sql), "$__interval_s", "60");
+    const auto answer = server.query(replaced(std::move(sql), "${event}", "cpu") + " FORMAT RowBinary");
+    EXPECT_TRUE(answer.has_value()) << answer.error().text() << ": " << sql;
+    return answer.value_or("");
+  };
+  for (const auto& panel : dashboard["panels"])
+    for (const auto& target : panel["targets"]) answers[panel["title"]] = ask(target["rawSql"]);
+  for (const auto& variable : dashboard["templating"]["list"])
+    if (variable["type"] == "query") {
+      EXPECT_NE(ask(variable["query"]), "");
+    }
+  for (const auto& [title, answer] : answers) EXPECT_NE(answer, "") << title;
+  // In billionths of the unit, of all processes that have any.
+  std::map<std::string, std::uint64_t> shown, kept, over_time;
+  const auto billionths = [](store::RowReader& row) {
+    return static_cast<std::uint64_t>(std::llround(std::bit_cast<double>(row.u64()) * 1e9));
+  };
+  for (store::RowReader row(answers["Largest processes"]); row.has_more();) {
+    const std::string process = row.text();
+    shown[process] = billionths(row);
+  }
+  for (store::RowReader row(answers["Processes over time"]); row.has_more();) {
+    const std::uint64_t time = row.u32();
+    EXPECT_TRUE(time >= from && time < to);
+    const std::string process = row.text();
+    over_time[process] += billionths(row) * 60;
+  }
+  const auto totals =
+      store->totals("process", {.event = "cpu", .labels = {}}, from * 1'000'000'000, to * 1'000'000'000);
+  ASSERT_TRUE(totals.has_value());
+  for (const store::Total& total : *totals) kept[total.value] += total.sums.value;
+  EXPECT_FALSE(kept.empty());
+  EXPECT_EQ(shown, kept);
+  for (const auto& [process, value] : over_time) EXPECT_NEAR(double(value), double(kept[process]), 600);
+  EXPECT_EQ(over_time.size(), kept.size());
 }
 
 TEST_F(ClickhouseFaults, OldDaysArePruned) {
@@ -361,8 +473,7 @@ TEST_F(ClickhouseFaults, WhatIsNoStore) {
   EXPECT_EQ(store::open_clickhouse(server_.url("default"), {}).error().code, ErrorCode::kNotFound);
   ASSERT_TRUE(store::create_clickhouse(server_.url("other"), {}).has_value());
   ASSERT_TRUE(store::create_clickhouse(server_.url("other"), {}).has_value());  // again
-  auto address = store::ClickhouseAddress::parse(server_.url("other"));
-  store::ClickhouseServer server(std::move(*address));
+  store::ClickhouseServer server(store::ClickhouseAddress::parse(server_.url("other"))->front());
   ASSERT_TRUE(server.query("INSERT INTO windlass_store VALUES (77, 0)").has_value());
   EXPECT_EQ(store::open_clickhouse(server_.url("other"), {}).error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(store::create_clickhouse(server_.url("other"), {}).error().code, ErrorCode::kUnsupported);
