@@ -33,8 +33,8 @@ bool CodeMap::find_in(const Memory& memory, const CodeObject& object, std::uint6
   std::uint16_t trailer[2];  // the number of functions, in the high 11 bits; the size of the table in bytes
   if (pc < text || pc >= behind || !memory.read(behind - sizeof trailer, trailer, sizeof trailer)) return false;
   const std::uint32_t count = trailer[0] >> 5;
-  if (count == 0 || count >= kMaxFunctions || trailer[1] < sizeof trailer + count * 4 || trailer[1] > size - boxed ||
-      boxed < kConstants + count * kConstantsOfFunction)
+  if (count == 0 || count >= kMaxFunctions || trailer[1] < sizeof trailer + count * std::uint64_t{4} ||
+      trailer[1] > size - boxed || boxed < kConstants + count * kConstantsOfFunction)
     return false;
   std::vector<std::uint32_t> offsets(count);  // the last one's first
   const std::uint64_t table = behind - sizeof trailer - count * std::uint64_t{4};
