@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/shown.h"
 #include "cli/say.h"
 #include "profiler/annotate/annotation.h"
 #include "profiler/annotate/annotation_output.h"
+#include "profiler/export/values.h"
 #include "symbols/debuginfod_program.h"
 
 namespace windlass::cli {
@@ -74,6 +76,24 @@ Expected<void> write_annotated(const profile::Profile& profile, profile::ValueTy
   if (form.json) return annotate::write_annotation_json(profile, value, annotation, source, out);
   return annotate::write_annotation(profile, value, annotation, source, out,
                                     {.width = form.width, .colour = form.colour});
+}
+
+WorkedOut annotated_for_page(const profile::Profile& profile, const PageServer::Question& question,
+                             const std::vector<std::string>& source_maps) {
+  const auto values = exporter::named_values(profile);
+  const auto value = std::ranges::find(values, question.value, [](const auto& one) { return shown(one.name); });
+  if (value == values.end()) return {.text = "The profile has no such value."};
+  const auto functions = annotate::functions_named(profile, value->type, "");  // all of them
+  const auto function =
+      std::ranges::find(functions, question.function, [](const auto& one) { return shown(one.first); });
+  if (function == functions.end()) return {.text = "No sample has such a function."};
+  WorkedOut answer;
+  TextWriter out(&answer.text);
+  auto written = write_annotated(profile, value->type, {.function = function->first, .source_maps = source_maps}, {},
+                                 {.json = true}, out);
+  if (written) written = out.finish();
+  answer.good = written.has_value();
+  return answer;
 }
 
 }  // namespace windlass::cli

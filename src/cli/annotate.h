@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text_writer.h"
+#include "cli/page_server.h"
 #include "cli/pdb_options.h"
 #include "profiler/profile/profile.h"
 
@@ -34,5 +35,9 @@ struct AnnotateForm {
 [[nodiscard]] Expected<void> write_annotated(const profile::Profile& profile, profile::ValueType value,
                                              const AnnotateArguments& arguments, const PdbSearch& pdb,
                                              const AnnotateForm& form, TextWriter& out);
+
+// What the page asks for, as JSON. The page knows names as shown() has them.
+[[nodiscard]] WorkedOut annotated_for_page(const profile::Profile& profile, const PageServer::Question& question,
+                                           const std::vector<std::string>& source_maps);
 
 }  // namespace windlass::cli

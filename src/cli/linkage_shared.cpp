@@ -2,6 +2,6 @@
 
 namespace windlass::cli {
 
-const Linkage kLinkage{"with shared libraries", "libdw"};
+const Linkage kLinkage{"with shared libraries", "libdw", ""};
 
 }  // namespace windlass::cli

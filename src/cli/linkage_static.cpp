@@ -2,6 +2,6 @@
 
 namespace windlass::cli {
 
-const Linkage kLinkage{"one static file", "the program debuginfod-find"};
+const Linkage kLinkage{"one static file", "the program debuginfod-find", ""};
 
 }  // namespace windlass::cli

@@ -23,8 +23,10 @@
 #include "cli/record_output.h"
 #include "cli/recording_start.h"
 #include "cli/sample_options.h"
+#include "cli/say.h"
 #include "cli/silent.h"
 #include "cli/stop_signals.h"
+#include "cli/version.h"
 #include "cli/view.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
@@ -190,6 +192,7 @@ int record(RecordArguments& arguments) {
   }
 
   print_limits(**recorder, line);
+  if (*kLinkage.left_out != '\0') say("windlass: {}\n", kLinkage.left_out);
   line.begin(what((*recorder)->options()));
   const bool names_kernel = !arguments.no_symbols && (*recorder)->limits().empty();
   std::optional<symbols::KernelSymbolsAhead> kernel;

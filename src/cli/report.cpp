@@ -19,6 +19,7 @@
 #include "cli/annotate.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/otlp_output.h"
 #include "cli/parsing.h"
 #include "cli/pdb_options.h"
 #include "cli/profile_input.h"
@@ -37,7 +38,6 @@
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
 #include "profiler/export/thread_lines.h"
-#include "profiler/transport/otlp_request.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -106,10 +106,7 @@ Expected<void> write(const ReportArguments& options, const Chosen& what, TextWri
   if (options.json) return exporter::write_json(profile, out, value);
   if (options.csv) return exporter::write_csv(profile, out, value);
   if (options.pprof) return exporter::write_pprof(profile, out);
-  if (options.otlp) {
-    out.text(transport::otlp_request(profile, {}));
-    return out.finish();
-  }
+  if (options.otlp) return write_otlp(profile, out);
   return exporter::write_report(profile, out,
                                 {.value = value,
                                  .label = options.label,

@@ -17,7 +17,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/shown.h"
 #include "base/text_writer.h"
 #include "cli/annotate.h"
 #include "cli/commands.h"
@@ -30,9 +29,7 @@
 #include "cli/stop_signals.h"
 #include "cli/symbol_options.h"
 #include "os/descriptor.h"
-#include "profiler/annotate/annotation.h"
 #include "profiler/export/html.h"
-#include "profiler/export/values.h"
 
 namespace windlass::cli {
 namespace {
@@ -48,25 +45,6 @@ bool has_browser() { return geteuid() != 0 && (is_set("DISPLAY") || is_set("WAYL
 void say_tunnel(const PageServer& server) {
   if (is_set("SSH_CONNECTION"))
     say("  from another machine: ssh -L {0}:127.0.0.1:{0} to this host, then that address\n", server.port());
-}
-
-// What the page asks for. It knows names as shown() has them.
-WorkedOut annotated(const profile::Profile& profile, const PageServer::Question& question,
-                    const std::vector<std::string>& source_maps) {
-  const auto values = exporter::named_values(profile);
-  const auto value = std::ranges::find(values, question.value, [](const auto& one) { return shown(one.name); });
-  if (value == values.end()) return {.text = "The profile has no such value."};
-  const auto functions = annotate::functions_named(profile, value->type, "");  // all of them
-  const auto function =
-      std::ranges::find(functions, question.function, [](const auto& one) { return shown(one.first); });
-  if (function == functions.end()) return {.text = "No sample has such a function."};
-  WorkedOut answer;
-  TextWriter out(&answer.text);
-  auto written = write_annotated(profile, value->type, {.function = function->first, .source_maps = source_maps}, {},
-                                 {.json = true}, out);
-  if (written) written = out.finish();
-  answer.good = written.has_value();
-  return answer;
 }
 
 // Tells when a file is written again: in place, or by another one that takes its name.
@@ -172,7 +150,7 @@ int view(profile::Profile profile, const std::string& name, ViewOptions options,
   say("windlass: {} is shown until Ctrl-C at {}\n", name, server.address());
   if (!before && !(options.browser && open_browser(server.address()))) say_tunnel(server);
   const auto answer = [&](const PageServer::Question& question) {
-    return annotated(profile, question, options.source_maps);
+    return annotated_for_page(profile, question, options.source_maps);
   };
   PageServer::Newer newer{.news = -1, .take = {}, .wanted = [] {}};
   if (file != nullptr) {

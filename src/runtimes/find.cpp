@@ -10,52 +10,14 @@
 
 #include "base/ascii_case.h"
 #include "os/mapped_files.h"
-#include "runtimes/beam/find.h"
-#include "runtimes/coreclr/find.h"
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/gdb/find.h"
-#include "runtimes/hotspot/find.h"
+#include "runtimes/kinds.h"
 #include "runtimes/memory_reader.h"
-#include "runtimes/mono/find.h"
 #include "runtimes/pe_export.h"
-#include "runtimes/python/find.h"
-#include "runtimes/ruby/find.h"
 #include "runtimes/runtime_code.h"
-#include "runtimes/sbcl/find.h"
-#include "runtimes/v8/find.h"
-#include "runtimes/windows/find.h"
 
 namespace windlass::runtimes {
 namespace {
-
-// The kinds of runtimes: how each is found in an image, and opened.
-struct Kind {
-  Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
-  std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                   FunctionRef<Expected<MappedFile>()> file);
-};
-template <auto open>
-std::unique_ptr<Runtime> by_memory(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                   FunctionRef<Expected<MappedFile>()> /*file*/) {
-  return open(std::move(memory), at);
-}
-template <auto open>
-std::unique_ptr<Runtime> by_file(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                 FunctionRef<Expected<MappedFile>()> file) {
-  return open(std::move(memory), at, file());
-}
-constexpr Kind kKinds[] = {
-    {coreclr::find_descriptor, by_memory<coreclr::open>}, {hotspot::find_tables, by_memory<hotspot::open>},
-    {mono::find_exports, by_memory<mono::open>},          {beam::find_exports, by_memory<beam::open>},
-    {sbcl::find_exports, by_memory<sbcl::open>},          {v8::find_metadata, by_file<v8::open>},
-    {gdb::find_descriptor, by_memory<gdb::open>},         {windows::find_tables, by_memory<windows::open>}};
-
-// Those that make no code, and are known by what the image exports alone.
-struct InterpreterKind {
-  Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
-  Expected<std::unique_ptr<manager::Interpreter>> (*open)(const Memory& memory, std::uint64_t base);
-};
-constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}, {ruby::find_version, ruby::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const os::ProcMap& map) {
@@ -109,7 +71,7 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& m
                             const std::shared_ptr<const Memory>& memory,
                             const std::shared_ptr<const PagedMemory>& pages, OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
-  for (const Kind& kind : kKinds)
+  for (const Kind& kind : kinds())
     if (const auto at = kind.find(*memory, map.begin)) {
       manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map, pages));
       return 1;
@@ -120,7 +82,7 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& m
 std::size_t add_interpreters_of(manager::Interpreters& to, const os::ProcMap& map,
                                 const std::shared_ptr<const Memory>& memory) {
   std::size_t found = 0;
-  for (const InterpreterKind& kind : kInterpreters)
+  for (const InterpreterKind& kind : interpreter_kinds())
     if (kind.find(*memory, map.begin)) {
       to.push_back(std::make_shared<manager::FoundInterpreter>(kind.open(*memory, map.begin), map));
       ++found;
@@ -198,7 +160,7 @@ manager::Interpreters find_interpreters(std::span<const os::ProcMap> maps, OpenM
 }
 
 bool has_interpreter(const Memory& image, std::uint64_t base) {
-  return std::ranges::any_of(kInterpreters,
+  return std::ranges::any_of(interpreter_kinds(),
                              [&](const InterpreterKind& kind) { return kind.find(image, base).has_value(); });
 }
 

@@ -14,7 +14,6 @@
 namespace windlass::importer {
 namespace {
 
-constexpr std::string_view kMagic = "PERFILE2", kOtherOrder = "2ELIFREP";
 constexpr std::size_t kMostAttrs = 64;  // each becomes an event
 
 struct FileSection {
@@ -61,10 +60,10 @@ class PerfFileReader {
  private:
   Expected<void> read_all() {
     const std::string_view begin(reinterpret_cast<const char*>(bytes_.data()), std::min<std::size_t>(bytes_.size(), 8));
-    if (begin == kOtherOrder)
+    if (begin == kPerfOtherOrder)
       return fail(ErrorCode::kUnsupported,
                   "a recording of a big-endian machine: perf script on that machine makes a text that can be read", 0);
-    if (begin != kMagic) return fail(ErrorCode::kMalformed, "not a recording of perf", 0);
+    if (begin != kPerfMagic) return fail(ErrorCode::kMalformed, "not a recording of perf", 0);
     const auto size = bytes_.at<std::uint64_t>(8);
     if (!size) return Failure(size.error());
     if (*size == kStreamHeader) return read_records(*bytes_.sub(kStreamHeader, bytes_.size() - kStreamHeader));
@@ -334,11 +333,6 @@ class PerfFileReader {
 };
 
 }  // namespace
-
-bool is_perf_file(ByteView bytes) {
-  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 8));
-  return begin == kMagic || begin == kOtherOrder;
-}
 
 Expected<PerfFile> read_perf_file(ByteView bytes, const Limits& limits) { return PerfFileReader(bytes, limits).read(); }
 

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "profiler/import/perf_layout.h"
 #include "profiler/import/profile_builder.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -42,7 +44,10 @@ struct PerfFile {
   std::vector<std::byte> decompressed;  // what some records view
 };
 
-[[nodiscard]] bool is_perf_file(ByteView bytes);
+[[nodiscard]] inline bool is_perf_file(ByteView bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.starts_with(kPerfMagic) || text.starts_with(kPerfOtherOrder);
+}
 // `bytes` must outlive the result.
 [[nodiscard]] Expected<PerfFile> read_perf_file(ByteView bytes, const Limits& limits);
 

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace windlass::importer {
+
+// A file's first bytes.
+inline constexpr std::string_view kPerfMagic = "PERFILE2", kPerfOtherOrder = "2ELIFREP";
 
 enum PerfRecordType : std::uint32_t {
   kPerfMmap = 1,

@@ -53,8 +53,8 @@ std::string executable_of(int folder) {
   std::string path(PATH_MAX, '\0');
   const ssize_t size = ::readlinkat(folder, os::living_name(folder, "exe").c_str(), path.data(), path.size());
   path.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  constexpr std::string_view kDeleted = " (deleted)";  // fs/d_path.c
-  if (path.ends_with(kDeleted)) path.resize(path.size() - kDeleted.size());
+  constexpr std::string_view kMark = " (deleted)";  // fs/d_path.c
+  if (path.ends_with(kMark)) path.resize(path.size() - kMark.size());
   return path;
 }
 

@@ -23,7 +23,7 @@ struct KnownNumber {
 constexpr std::int16_t kAbsent = INT16_MIN;
 #include "runtimes/v8/known_versions.inc"
 
-constexpr std::uint32_t kAlignment = 64;  // of code; one byte of padding at least
+constexpr std::uint32_t kCodeAlignment = 64;  // of code; one byte of padding at least
 constexpr std::uint16_t kReordered = 12;  // from this major version on builtins are not in the order of their numbers
 constexpr std::size_t kFewest = 1000, kMost = 8192;
 
@@ -70,7 +70,7 @@ std::vector<Place> places_by_end(ByteView bytes) {
     for (std::size_t at = phase; at + kEntry <= bytes.size(); at += kEntry) {
       const std::uint32_t end = word_at(bytes, at), number = word_at(bytes, at + 4);
       const std::uint32_t begin = run.empty() ? 0 : run.back().end;
-      if (end % kAlignment != 0 || number >= kMost || end <= begin || end - begin > kLongest) {
+      if (end % kCodeAlignment != 0 || number >= kMost || end <= begin || end - begin > kLongest) {
         if (run.size() > longest.size()) longest.swap(run);
         run.clear();
       } else if (run.size() < kMost) {
@@ -93,7 +93,7 @@ std::vector<Place> places_by_layout(ByteView bytes) {
       const std::uint32_t length = word_at(bytes, at + 4);
       if (word_at(bytes, at) != begin || length == 0 || length > 1 << 20) break;
       places.push_back({begin, begin + length, static_cast<std::uint32_t>(places.size())});
-      begin = (begin + length + kAlignment) / kAlignment * kAlignment;
+      begin = (begin + length + kCodeAlignment) / kCodeAlignment * kCodeAlignment;
     }
   }
   return places;
