@@ -377,8 +377,9 @@ WL_INLINE void wl_give_back(struct wl_scratch* s) {
 WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
   __u32 tgid = ids >> 32;
   if ((__u32)ids == 0) return 0;
-  if (!wl_has_process(trail, tgid, (__u32)ids) && !wl_is_sampled(tgid)) return 0; /* only targets are kept */
-  return !wl_filters.used || wl_passes_filters((__u64)bpf_get_current_task());
+  /* First, as most threads fail: the trail's line of the cache is not touched. */
+  if (wl_filters.used && !wl_passes_filters((__u64)bpf_get_current_task())) return 0;
+  return wl_has_process(trail, tgid, (__u32)ids) || wl_is_sampled(tgid); /* only targets are kept */
 }
 
 /* Begins a sample of the running thread. 0 if it is not wanted, or cannot be. `all`: threads that are not recorded are
@@ -450,18 +451,28 @@ int windlass_tracepoint(void* ctx) {
   return 0;
 }
 
-/* At a place in a process's code, where there is no kernel stack, or in the kernel's. */
+#include "windlass_allocation.bpf.h"
+
+/* At a place in a process's code, where there is no kernel stack, or in the kernel's. The cookie has the event, and
+ * from WL_ARGUMENT_SHIFT on, behind 1, where pt_regs has the argument that counts. */
 SEC("kprobe")
 int windlass_probe(struct pt_regs* ctx) {
   struct wl_sample sample;
-  if (!wl_begin_sample(&sample, bpf_get_attach_cookie(ctx))) return 0;
+  __u64 cookie = bpf_get_attach_cookie(ctx);
+  __u32 argument = cookie >> WL_ARGUMENT_SHIFT;
+  if (!wl_begin_sample(&sample, (__u32)cookie)) return 0;
+  if (argument) {
+    sample.s->event.head.reason = WL_NO_WAIT;
+    sample.s->repeats = 0;
+  }
   if (wl_has_kernel_probes && !sample.s->late)
     wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);
+  struct wl_stack_key key = sample.s->key;
   wl_give_back(sample.s);
+  if (argument) wl_add_to_count(&key, 1, wl_register_at(ctx, (argument - 1) & (WL_REGISTERS_SIZE - 1)));
   return 0;
 }
 
-#include "windlass_allocation.bpf.h"
 #include "windlass_wait.bpf.h"
 #include "windlass_waker.bpf.h"

@@ -48,6 +48,9 @@ enum wl_wait_reason {
   WL_WAIT_SYSCALL = 16,  /* And above: in the system call of this number, behind 16. */
 };
 
+/* In the cookie of a probe, above the event's number. */
+#define WL_ARGUMENT_SHIFT 32u
+
 /* The common part of samples with the same stack. */
 struct wl_stack_key {
   __u64 hash; /* Of all frames, end and space. */

@@ -98,6 +98,26 @@ TEST_F(Events, EveryCallOfAProbedFunctionIsThere) {
   }
 }
 
+// Both threads call it with each number below kCalls, once.
+TEST_F(Events, AnArgumentOfAProbedFunctionIsSummed) {
+  const std::string probe = fmt::format("uprobe:{}:probed", WINDLASS_EVENTS), argument = probe + ":arg1";
+  record(fmt::format("-e {} -e {} -e cpu", probe, argument));
+  const double least = emulated() ? 0.95 : 1;
+  std::uint64_t value = 0, of_main = 0;
+  for (const Sample& sample : profile_.samples) {
+    if (profile_.events[sample.event].name != argument) continue;
+    value += sample.value;
+    if (has_frame(profile_, sample, "main")) of_main += sample.value;
+  }
+  const std::uint64_t sum = std::uint64_t{kCalls} * (kCalls - 1) / 2;
+  EXPECT_EQ(count(argument), 2 * kCalls) << done_.output;
+  EXPECT_EQ(value, 2 * sum) << done_.output;
+  EXPECT_GE(of_main, static_cast<std::uint64_t>(least * static_cast<double>(sum)));
+  EXPECT_LE(of_main, sum);
+  EXPECT_EQ(count(probe), 2 * kCalls) << "the place has two probes";
+  EXPECT_GE(whole(argument), least);
+}
+
 TEST_F(Events, SeveralAtOnce) {
   record("-e cpu -e sched:sched_process_fork -e context-switches -e off-cpu -e page-faults");
   ASSERT_EQ(profile_.events.size(), 5u);
@@ -171,6 +191,7 @@ TEST_F(Events, WhatCannotBeRecordedIsSaid) {
   has(said("-e 'sched:sched_switch/prev_prio < ten/'"), "is needed at \"ten\". Way out: a filter as /");
   has(said("-e kprobe:no_such_function_of_the_kernel"), "cannot be recorded: ");
   has(said("-e uprobe:/bin/true"), "names no function");
+  has(said("-e uretprobe:/bin/true:main:arg1"), "the arguments are gone");
   has(said("-e uprobe:/bin/no-such-file:main"), "the file, or the function in its symbols, is not there");
   has(said("-e cpu -e cpu"), "the event cpu is chosen twice");
   has(said("-e 'sched:sched_switch/prev_prio < 5/' -e sched:sched_switch"),

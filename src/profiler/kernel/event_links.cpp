@@ -8,6 +8,8 @@
 #include "base/mapped_file.h"
 #include "formats/image/elf.h"
 #include "profiler/kernel/usdt_notes.h"
+#include "profiler/kernel/usdt_operand.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -24,6 +26,8 @@ bpf_link* attach_probe(const bpf_program& program, const EventSpec& event, std::
   bpf_uprobe_opts how{};
   how.sz = sizeof how;
   how.bpf_cookie = number;
+  if (event.argument != 0)
+    how.bpf_cookie |= (function_argument(event.argument - 1).registers_at + std::uint64_t{1}) << WL_ARGUMENT_SHIFT;
   how.retprobe = event.returns;
   how.func_name = event.function.c_str();
   return bpf_program__attach_uprobe_opts(&program, -1, event.file.c_str(), event.offset, &how);

@@ -21,6 +21,7 @@ struct Counter {
   std::uint64_t config;
   std::uint64_t period;  // unless told otherwise
 };
+constexpr std::uint64_t kMostArguments = 6;                    // of x86-64's functions; AArch64's have two more
 constexpr std::uint64_t kOften = 1'000'000, kRarely = 10'000;  // of a processor's events
 constexpr Counter kCounters[] = {
     {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1},
@@ -77,10 +78,29 @@ std::expected<EventSpec, std::string> with_place(EventSpec spec, std::string_vie
   return spec;
 }
 
-// "FILE:FUNCTION[+OFFSET]"
+// ":argN" at the end; not "::argN", which is a name of C++.
+constexpr std::string_view kArgument = ":arg";
+std::size_t argument_at(std::string_view text) {
+  const std::size_t mark = text.rfind(kArgument);
+  if (mark == std::string_view::npos || mark == 0 || text[mark - 1] == ':') return text.size();
+  return number_in(text.substr(mark + kArgument.size())) ? mark : text.size();
+}
+
+// "FILE:FUNCTION[+OFFSET][:argN]"
 std::expected<EventSpec, std::string> parse_probe(std::string_view text, bool returns) {
   EventSpec spec{.kind = EventKind::kProbe, .name = std::string(text), .returns = returns};
   text.remove_prefix(text.find(':') + 1);
+  if (const std::size_t at = argument_at(text); at != text.size()) {
+    const auto number = number_in(text.substr(at + kArgument.size()));
+    if (returns)
+      return std::unexpected(
+          fmt::format("{}: the arguments are gone when a function returns. Way out: uprobe:{}", spec.name, text));
+    if (*number < 1 || *number > kMostArguments)
+      return std::unexpected(fmt::format("{}: only {} arguments are in registers. Way out: {}1 to {}{}", spec.name,
+                                         kMostArguments, kArgument, kArgument, kMostArguments));
+    spec.argument = static_cast<unsigned>(*number);
+    text = text.substr(0, at);
+  }
   const std::size_t mark = end_of_file_name(text);
   const bool names_both = mark != std::string_view::npos && mark != 0;
   if (names_both) spec.file = text.substr(0, mark);
@@ -176,6 +196,9 @@ profile::Event profile_event(const EventSpec& spec, unsigned frequency) {
     case EventKind::kCpuClock: return {.period = 1'000'000'000 / std::max(frequency, 1U)};
     case EventKind::kWait: return {.name = spec.name, .unit = "nanoseconds", .counted = "waits"};
     case EventKind::kLock: return {.name = spec.name, .unit = "nanoseconds", .counted = "contentions"};
+    case EventKind::kProbe:
+      if (spec.argument != 0) return {.name = spec.name, .unit = "units", .counted = spec.name + ":calls"};
+      [[fallthrough]];
     default: return {.name = spec.name, .unit = "count", .counted = spec.name};
   }
 }

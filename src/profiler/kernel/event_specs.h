@@ -36,6 +36,7 @@ struct EventSpec {
   std::string function{};           // kProbe, kKernelProbe
   std::uint64_t offset = 0;         // kProbe, kKernelProbe: behind the function's begin
   bool returns = false;             // kProbe, kKernelProbe: at its return
+  unsigned argument = 0;            // kProbe: which argument of the function is the sample's value, from 1; 0: none
   [[nodiscard]] bool is_static_probe() const { return kind == EventKind::kProbe && !point.empty(); }
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 
 namespace windlass::profiler {
 namespace {
@@ -142,8 +143,8 @@ wl_operand function_argument(unsigned number) {
   operand.kind = WL_OPERAND_REGISTER;
   operand.bits = 64;
 #if defined(__x86_64__)
-  constexpr std::uint16_t kArguments[] = {14 * 8, 13 * 8, 12 * 8};  // rdi, rsi, rdx
-  operand.registers_at = kArguments[number % 3];
+  constexpr std::uint16_t kArguments[] = {14 * 8, 13 * 8, 12 * 8, 11 * 8, 9 * 8, 8 * 8};  // rdi, rsi, rdx, rcx, r8, r9
+  operand.registers_at = kArguments[number % std::size(kArguments)];
 #else
   operand.registers_at = static_cast<std::uint16_t>(8 * number);
 #endif

@@ -52,6 +52,21 @@ TEST(EventSpecs, ProbesNameAFileAndAPlaceInAFunction) {
   EXPECT_EQ(parse_event("uprobe:lib.so:operator+")->function, "operator+") << "no offset behind";
 }
 
+TEST(EventSpecs, AnArgumentOfAFunctionMayCount) {
+  const auto probe = parse_event("uprobe:/a/lib.so:name+4:arg3");
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->function, "name");
+  EXPECT_EQ(probe->offset, 4u);
+  EXPECT_EQ(probe->argument, 3u);
+  const auto event = profile_event(*probe, 99);
+  EXPECT_EQ(event.name, "uprobe:/a/lib.so:name+4:arg3");
+  EXPECT_EQ(event.counted, "uprobe:/a/lib.so:name+4:arg3:calls");
+  EXPECT_EQ(parse_event("uprobe:lib.so:ns::arg1")->function, "ns::arg1") << "a name of C++";
+  EXPECT_EQ(parse_event("uprobe:lib.so:name:args")->argument, 0u);
+  for (const char* text : {"uprobe:lib.so:name:arg0", "uprobe:lib.so:name:arg7", "uretprobe:lib.so:name:arg1"})
+    EXPECT_FALSE(parse_event(text).has_value()) << text;
+}
+
 TEST(EventSpecs, KernelProbesNameAPlaceInAFunction) {
   const auto probe = parse_event("kprobe:vfs_read+8");
   ASSERT_TRUE(probe.has_value());
