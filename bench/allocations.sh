@@ -1,7 +1,8 @@
 #!/bin/bash
 # What recording allocations costs a program that hardly does anything else (workloads/allocating.cpp): its CPU seconds
 # (user and system), the least of ROUNDS runs that take turns, as multiples of those without a recorder. Each allocation
-# is recorded in one round of four. The empty library shows what preloading alone costs. A row is left out where its program is missing: heaptrack, libjemalloc2, libgoogle-perftools4 are Debian's packages.
+# is recorded in one round of four. The empty library shows what preloading alone costs. A row is left out where its
+# program is missing: heaptrack, libjemalloc2, libgoogle-perftools4 are Debian's packages.
 #
 # bench/allocations.sh [ROUNDS [DOCUMENTS_SAMPLED [DOCUMENTS_EACH]]]
 set -euo pipefail
