@@ -89,17 +89,6 @@ consteval Map make_mod_rm() {
 }
 
 constexpr Map kOneByte = make_one_byte(), kTwoByte = make_two_byte(), kModRmSize = make_mod_rm();
-// Both maps for code without prefixes but REX: sized immediates have 4 bytes.
-consteval std::array<std::uint8_t, 512> make_quick() {
-  std::array<std::uint8_t, 512> map{};
-  for (unsigned i = 0; i < 512; ++i) {
-    const unsigned shape = i < 256 ? kOneByte[i] : kTwoByte[i - 256];
-    map[i] = static_cast<std::uint8_t>((shape & (kSized | kFull)) != 0 ? (shape & ~unsigned{kSized}) | 4 : shape);
-  }
-  return map;
-}
-constexpr std::array<std::uint8_t, 512> kQuick = make_quick();
-
 constexpr unsigned kLongest = 15;
 constexpr std::size_t kReach = kLongest + 3;  // bytes that are looked at: opcode, ModRM and SIB behind 14 prefixes
 
@@ -158,7 +147,8 @@ const std::uint8_t* skip_prefixes(const std::uint8_t* const code, Prefixes& pref
   return nullptr;
 }
 
-unsigned special_length(const std::uint8_t* const code) {
+// Of any instruction.
+unsigned whole_length(const std::uint8_t* const code) {
   Prefixes prefixes;
   const std::uint8_t* at = skip_prefixes(code, prefixes);
   if (at == nullptr) return 0;
@@ -208,20 +198,83 @@ unsigned special_length(const std::uint8_t* const code) {
   return (shape & kInvalid) != 0 ? 0 : total(code, at, shape, prefixes);
 }
 
-// The size of an instruction of kReach bytes that can be read, or 0: without branches where nothing is special.
+// ---- quickly -------------------------------------------------------------------------------------------------------
+
+// The size of most instructions follows from three bytes, without a branch. Code is read from bytes at which no
+// instruction begins, too, so no processor could foretell branches. A part of a size has the low 4 bits; above these:
+enum SizePart : std::uint8_t {
+  kWithSib = 0x10,    // the third byte is a SIB, perhaps without a base
+  kWithModRm = 0x20,  // the third byte is a ModRM byte
+  kSlow = 0x80        // more has to be looked at
+};
+using QuickRow = std::array<std::uint8_t, 256>;  // by the second byte
+
+// `shape` of the opcode, which is the first byte or, where `behind` is 1, the second.
+consteval unsigned part_of(unsigned shape, unsigned behind, unsigned second, unsigned sized, unsigned full) {
+  if ((shape & kInvalid) != 0) return 0;
+  if ((shape & kSpecial) != 0) return kSlow;
+  unsigned size = behind + 1 + (shape & kImmediate);
+  if ((shape & kSized) != 0) size += sized;
+  if ((shape & kFull) != 0) size += full;
+  if ((shape & kModRm) == 0) return size;
+  if (behind == 1) return size | kWithModRm;
+  return (size + kModRmSize[second]) | ((second & 0xc7) == 4 ? unsigned{kWithSib} : 0U);
+}
+
+consteval unsigned part_of(unsigned first, unsigned second) {
+  switch (first) {
+    case 0x0f: return part_of(kTwoByte[second], 1, second, 4, 4);
+    case 0x66: return part_of(kOneByte[second], 1, second, 2, 2);
+    case 0xf6: return part_of((second & 0x38) < 0x10 ? kModRm | 1 : kModRm, 0, second, 4, 4);
+    case 0xf7: return part_of((second & 0x38) < 0x10 ? kModRm | kSized : kModRm, 0, second, 4, 4);
+    default: break;
+  }
+  if (first >= 0x40 && first <= 0x4f) return part_of(kOneByte[second], 1, second, 4, (first & 8) != 0 ? 8 : 4);
+  return part_of(kOneByte[first], 0, second, 4, 4);
+}
+
+// First bytes that mean the same share a row.
+consteval unsigned kind_of(unsigned first) {
+  if (first == 0x0f || first == 0x66 || first == 0xf6 || first == 0xf7) return 0x100 | first;
+  return first >= 0x40 && first <= 0x4f ? 0x200 | (first & 8) : kOneByte[first];
+}
+
+struct Quick {
+  static constexpr std::size_t kRows = 24;
+  QuickRow row_of{};  // by the first byte
+  std::array<QuickRow, kRows> first_two{};
+  std::array<QuickRow, 3> third{};  // by what the first two say of it
+};
+consteval Quick make_quick() {
+  Quick quick;
+  std::array<unsigned, Quick::kRows> kinds{};
+  std::size_t count = 0;
+  for (unsigned first = 0; first < 256; ++first) {
+    std::size_t row = 0;
+    while (row < count && kinds[row] != kind_of(first)) ++row;
+    quick.row_of[first] = static_cast<std::uint8_t>(row);
+    if (row < count) continue;
+    kinds[count++] = kind_of(first);
+    for (unsigned second = 0; second < 256; ++second)
+      quick.first_two[row][second] = static_cast<std::uint8_t>(part_of(first, second));
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    quick.third[kWithSib >> 4][byte] = (byte & 7) == 5 ? 4 : 0;
+    quick.third[kWithModRm >> 4][byte] = (byte & 0xc7) == 4 ? std::uint8_t{kSlow} : kModRmSize[byte];
+  }
+  return quick;
+}
+constexpr Quick kQuick = make_quick();
+
+// The size of an instruction of kReach bytes that can be read, or 0.
 inline unsigned quick_length(const std::uint8_t* const code) {
-  const unsigned rex = (code[0] & 0xf0) == 0x40 ? 1 : 0;
-  const unsigned escape = code[rex] == 0x0f ? 1 : 0;
-  const std::uint8_t* at = code + rex + escape;
-  const unsigned shape = kQuick[escape << 8 | at[0]];
-  if (shape >= kSpecial) [[unlikely]] {
-    const unsigned size = special_length(code);
+  const unsigned first_two = kQuick.first_two[kQuick.row_of[code[0]]][code[1]];
+  const unsigned third = kQuick.third[first_two >> 4 & 3][code[2]];
+  if (((first_two | third) & kSlow) != 0) [[unlikely]] {
+    const unsigned size = whole_length(code);
     return size <= kLongest ? size : 0;
   }
-  const bool mod_rm = (shape & kModRm) != 0;
-  const bool no_base = (at[1] & 0xc7) == 4 && (at[2] & 7) == 5;
-  const unsigned wide = (shape & kFull) != 0 && (code[0] & 0xf8) == 0x48 ? 4 : 0;
-  return rex + escape + 1 + (shape & kImmediate) + wide + (mod_rm ? kModRmSize[at[1]] + (no_base ? 4U : 0U) : 0U);
+  return (first_two & 15) + third;
 }
 
 }  // namespace
