@@ -47,13 +47,13 @@ constexpr const char* kPlaceNames[kPlaces] = {"prologue", "body", "epilogue"};
 // Both formats by the same names.
 class X64 {
  public:
-  explicit X64(const image::PeImage& image) : functions_(image) {
+  explicit X64(const image::PeImage& image) : functions_(image), evaluator_(functions_) {
     for (unsigned i = 0; i < 16; ++i) frame_.set(i, 0x10000 + 0x1000 * i);
   }
   [[nodiscard]] std::size_t size() const { return functions_.size(); }
   template <typename Callback>
   void rows(std::size_t index, Callback&& callback) {
-    winx64::lower(functions_, functions_.stored(index), callback, [](const Error&) {});
+    evaluator_.for_each_row(functions_.stored(index), callback, [](const Error&) {});
   }
   [[nodiscard]] Place place(std::uint32_t rva) {
     (void)exec(rva);
@@ -76,6 +76,7 @@ class X64 {
 
  private:
   winx64::Functions functions_;
+  winx64::RowEvaluator evaluator_;
   Stack stack_;
   Registers frame_{Architecture::kX86_64};
   winx64::Unwound unwound_;
@@ -86,6 +87,7 @@ class X64 {
 class Arm64 {
  public:
   explicit Arm64(const image::PeImage& image) : functions_(image), evaluator_(functions_) {
+    evaluator_.keep_rows();
     for (unsigned i = 0; i < 32; ++i) frame_.set(i, 0x10000 + 0x1000 * i);
     for (unsigned i = 72; i < 80; ++i) frame_.set(i, i);
   }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 #include "windlass/bytes.h"
@@ -171,6 +172,9 @@ class RegisterRules {
   void clear() { size_ = 0; }
   // The number of registers with a rule.
   [[nodiscard]] std::size_t size() const { return size_; }
+  // The rules where they are kept, and their registers in the same order. Valid until the next change.
+  [[nodiscard]] std::span<const RegisterRule> rules() const { return {rules_, size_}; }
+  [[nodiscard]] std::span<const std::uint8_t> numbers() const { return {regs_, size_}; }
 
   class Iterator {
    public:

@@ -16,28 +16,35 @@
 
 namespace windlass {
 
+// The 8 digits of 32 bits as characters, the first one lowest.
+[[nodiscard]] inline std::uint64_t hex_characters(std::uint32_t value) {
+  // Each digit becomes a byte, the last one the lowest, then a character.
+  std::uint64_t bits = value;
+  bits = (bits | bits << 16) & 0x0000ffff0000ffff;
+  bits = (bits | bits << 8) & 0x00ff00ff00ff00ff;
+  bits = (bits | bits << 4) & 0x0f0f0f0f0f0f0f0f;
+  const std::uint64_t letters = (bits + 0x0606060606060606) >> 4 & 0x0101010101010101;
+  return std::byteswap(bits + 0x3030303030303030 + letters * ('a' - '0' - 10));
+}
+// How many digits a number has.
+[[nodiscard]] inline unsigned hex_count(std::uint64_t value) {
+  return (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
+}
+
 // Writes "0x1f", and returns its end. 26 bytes must be writable.
 inline char* write_hex(char* to, std::uint64_t value) {
-  // Each of the 8 digits of 32 bits becomes a byte, the last one the lowest, then a character.
-  const auto digits = [](std::uint64_t bits) {
-    bits = (bits | bits << 16) & 0x0000ffff0000ffff;
-    bits = (bits | bits << 8) & 0x00ff00ff00ff00ff;
-    bits = (bits | bits << 4) & 0x0f0f0f0f0f0f0f0f;
-    const std::uint64_t letters = (bits + 0x0606060606060606) >> 4 & 0x0101010101010101;
-    return std::byteswap(bits + 0x3030303030303030 + letters * ('a' - '0' - 10));
-  };
   const auto put = [&to](std::uint64_t text, unsigned size) {
     std::memcpy(to, &text, sizeof text);
     to += size;
   };
   put('0' | 'x' << 8, 2);
   const auto low = static_cast<std::uint32_t>(value);
-  const unsigned count = (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
+  const unsigned count = hex_count(value);
   if (count <= 8) {
-    put(digits(low) >> (8 - count) * 8, count);
+    put(hex_characters(low) >> (8 - count) * 8, count);
   } else {
-    put(digits(value >> 32) >> (16 - count) * 8, count - 8);
-    put(digits(low), 8);
+    put(hex_characters(static_cast<std::uint32_t>(value >> 32)) >> (16 - count) * 8, count - 8);
+    put(hex_characters(low), 8);
   }
   return to;
 }

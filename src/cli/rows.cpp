@@ -3,6 +3,7 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,18 +75,24 @@ struct RulesKey {
   }
 
   // Returns a hash of kHashBits. The size of an expression, of which rules with a key have none, leaves room for a
-  // number.
+  // number. Rules are read as the words that they were stored as: the processor waits for a word that was put together
+  // from parts just before.
   std::uint32_t assign(const FrameRow& row) {
-    std::uint64_t* to = words;
-    std::uint64_t hash = 0;
-    const auto add = [&](const RegisterRule& rule, std::uint64_t number) {
-      const std::uint64_t word = std::bit_cast<std::uint64_t>(rule) ^ number << 32;
-      *to++ = word;
-      hash = hash * 9 + word;
+    const std::span<const RegisterRule> rules = row.registers.rules();
+    const std::span<const std::uint8_t> numbers = row.registers.numbers();
+    const auto word_of = [](const RegisterRule& rule, std::uint64_t number) {
+      std::uint64_t word;
+      std::memcpy(&word, &rule, sizeof word);
+      return word ^ number << 32;
     };
-    add(row.return_address, (row.signal_frame ? 1U : 0U) | (row.return_signed ? 2U : 0U));
-    for (const RegisterEntry entry : row.registers) add(entry.rule, entry.reg);
-    count = static_cast<std::size_t>(to - words);
+    words[0] = word_of(row.return_address, (row.signal_frame ? 1U : 0U) | (row.return_signed ? 2U : 0U));
+    std::uint64_t hash = words[0];
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const std::uint64_t word = word_of(rules[i], numbers[i]);
+      words[i + 1] = word;
+      hash = hash * 9 + word;
+    }
+    count = rules.size() + 1;
     return static_cast<std::uint32_t>(hash * 0x9e3779b97f4a7c15 >> (64 - kHashBits));  // of which all bits count
   }
 };
@@ -102,8 +109,9 @@ class RowPrinter {
   RowPrinter(TextWriter& out, Architecture architecture, bool json)
       : line_(out), architecture_(architecture), json_(json) {}
 
-  void print(const FrameRow& row) {
-    const std::string_view cfa = text_of_cfa(row), rules = text_of_rules(row);
+  // `number`: as RowVisitor::numbered_row has it.
+  void print(const FrameRow& row, std::uint32_t number) {
+    const std::string_view cfa = text_of_cfa(row), rules = text_of_rules(row, number);
     const std::size_t room = kLongestAddresses + cfa.size() + rules.size() + 2 * kStep;
     const bool fits = room <= TextWriter::kLongestRoom;
     char* at = line_.room(fits ? room : kLongestAddresses);
@@ -123,17 +131,27 @@ class RowPrinter {
  private:
   static constexpr std::size_t kLongestAddresses = 4 * kStep;  // two of them, and what stands before them
   static constexpr std::size_t kLongestCfa = 64, kLongestRules = 512, kCfas = 256;
+  static constexpr std::size_t kNumbers = 4096, kLongestNumbered = 256;
 
   void keep_end(std::uint64_t address) {
     end_.address = address;
-    char* const text = end_.text;
-    const char* const end =
-        json_ ? std::to_chars(text, text + sizeof end_.text, address).ptr : write_hex(text, address);
-    end_.size = static_cast<std::size_t>(end - text);
+    if (json_) {
+      end_.size =
+          static_cast<unsigned>(std::to_chars(end_.text, end_.text + sizeof end_.text, address).ptr - end_.text);
+    } else {
+      end_.size = hex_count(address);
+      if (end_.size <= 8) end_.digits = hex_characters(static_cast<std::uint32_t>(address)) >> (8 - end_.size) * 8;
+    }
   }
 
   char* copy_end(char* to) const {
-    std::memcpy(to, end_.text, kStep);
+    if (!json_ && end_.size > 8) return write_hex(to, end_.address);
+    if (json_) {
+      std::memcpy(to, end_.text, kStep);
+    } else {
+      to = copy_literal(to, "0x");
+      std::memcpy(to, &end_.digits, sizeof end_.digits);
+    }
     return to + end_.size;
   }
 
@@ -148,7 +166,20 @@ class RowPrinter {
     return text;
   }
 
+  std::string_view text_of_rules(const FrameRow& row, std::uint32_t number) {
+    if (number == 0) return text_of_rules(row);
+    const std::size_t place = number % kNumbers;
+    if (place >= numbered_.size()) numbered_.resize(place + 1, Memo<std::uint32_t, kLongestNumbered>(0));
+    auto& memo = numbered_[place];
+    if (!memo.is_of(number)) {
+      const std::string_view text = text_of_rules(row);
+      if (text.size() > kLongestNumbered) return text;
+      memo.keep(number, text);
+    }
+    return memo.text();
+  }
   std::string_view text_of_rules(const FrameRow& row) {
+    if (rules_.empty()) rules_.assign(std::size_t{1} << RulesKey::kHashBits, Memo<RulesKey, kLongestRules>(RulesKey()));
     auto& memo = rules_[key_.assign(row)];
     if (memo.is_of(key_)) return memo.text();
     json_ ? json_rules(row) : text_rules(row);
@@ -275,13 +306,14 @@ class RowPrinter {
   TextWriter out_{&made_};
   struct {  // of the row before
     std::uint64_t address = 0;
-    std::size_t size = 0;  // 0: there is none
-    char text[kStep];
+    unsigned size = 0;         // characters; 0: there is no such row
+    std::uint64_t digits = 0;  // of a short hexadecimal number: what is written by parts and read at once takes time
+    char text[kStep];          // of a decimal one
   } end_;
   RulesKey key_;
   std::vector<Memo<CfaRule, kLongestCfa>> cfas_{kCfas, Memo<CfaRule, kLongestCfa>(CfaRule::at(0, 0))};
-  std::vector<Memo<RulesKey, kLongestRules>> rules_{std::size_t{1} << RulesKey::kHashBits,
-                                                    Memo<RulesKey, kLongestRules>(RulesKey())};
+  std::vector<Memo<std::uint32_t, kLongestNumbered>> numbered_;  // by number
+  std::vector<Memo<RulesKey, kLongestRules>> rules_;             // by hash, once there is a row without a number
 };
 
 class RowCounter final : public sources::RowVisitor {
@@ -294,6 +326,7 @@ class RowCounter final : public sources::RowVisitor {
     listed_ = true;
   }
   void row(const FrameRow&) override { ++count_; }
+  void numbered_row(const FrameRow&, std::uint32_t) override { ++count_; }
   // Prints the count of the last section.
   bool finish() {
     if (listed_) put(out_, section_, ": ", count_, " rows\n");
@@ -317,7 +350,8 @@ class RowLister final : public sources::RowVisitor {
     listed_ = true;
     if (!json_) put(out_, name, ":\n");
   }
-  void row(const FrameRow& row) override { printer_.print(row); }
+  void row(const FrameRow& row) override { printer_.print(row, 0); }
+  void numbered_row(const FrameRow& row, std::uint32_t number) override { printer_.print(row, number); }
   [[nodiscard]] bool wants_more() const override { return !out_.closed(); }
   [[nodiscard]] bool listed() const { return listed_; }
 

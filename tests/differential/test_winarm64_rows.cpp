@@ -4,6 +4,7 @@
 #include "formats/winarm64/lower.h"
 #include "support/pe_builder.h"
 #include "support/pe_corpora.h"
+#include "support/same_rows.h"
 #include "walk/apply.h"
 
 namespace windlass {
@@ -36,7 +37,8 @@ struct Snapshot {
 class RowChecker {
  public:
   explicit RowChecker(const winarm64::Functions& functions)
-      : functions_(functions), evaluator_(functions), single_(functions) {
+      : functions_(functions), evaluator_(functions), single_(functions), keeper_(functions) {
+    keeper_.keep_rows();
     for (RegisterNumber reg = 0; reg < 32; ++reg) frame_.set(reg, 0x7000'0000 + reg * 0x10'0010ULL);
     for (RegisterNumber reg = 72; reg < 80; ++reg) frame_.set(reg, 0x1234 + reg);
   }
@@ -46,10 +48,12 @@ class RowChecker {
 
   void check(winarm64::RuntimeFunction function, bool everything) {
     std::uint64_t next = function.begin;
+    rows_.clear();
     const auto done = evaluator_.for_each_row(
         function,
         [&](const FrameRow& row) {
           ++rows;
+          rows_.push_back(row);
           if (row.begin > next) no_row(next, row.begin);
           next = row.end;
           const std::uint64_t words = (row.end - row.begin) / 4;
@@ -59,6 +63,7 @@ class RowChecker {
         },
         [](const Error&) {});
     ASSERT_TRUE(done) << done.error().text();
+    keep_rows(function);
     winarm64::Expansion storage;
     const auto record = winarm64::read_record(functions_.image(), function, storage);
     ASSERT_TRUE(record);
@@ -66,6 +71,18 @@ class RowChecker {
   }
 
  private:
+  // What is kept from the functions before changes nothing.
+  void keep_rows(winarm64::RuntimeFunction function) {
+    std::size_t count = 0;
+    bool same = true;
+    const auto compare = [&](const FrameRow& row) {
+      same = same && count < rows_.size() && test::is_same(row, rows_[count]) && numbers_.fits(row, keeper_.number());
+      ++count;
+    };
+    ASSERT_TRUE(keeper_.for_each_row(function, compare, [](const Error&) {}));
+    if (!same || count != rows_.size()) differs(function.begin, "rows kept from other functions");
+  }
+
   void compare(winarm64::RuntimeFunction function, const FrameRow& row, std::uint64_t rva) {
     ++compared;
     compare(row, rva);
@@ -100,7 +117,9 @@ class RowChecker {
   }
 
   const winarm64::Functions& functions_;
-  winarm64::RowEvaluator evaluator_, single_;
+  winarm64::RowEvaluator evaluator_, single_, keeper_;
+  std::vector<FrameRow> rows_;  // of the function
+  test::RowNumbers numbers_;
   Registers frame_{Architecture::kAArch64};
 };
 

@@ -12,6 +12,7 @@
 #include "formats/winx64/lower.h"
 #include "support/known_unwind.h"
 #include "support/pe_corpora.h"
+#include "support/same_rows.h"
 #include "walk/apply.h"
 
 namespace windlass {
@@ -68,7 +69,7 @@ std::string difference(const FrameRow& row, const Registers& frame, const winx64
 class FileRows {
  public:
   FileRows(std::string name, const image::PeImage& image, Tally& tally)
-      : name_(std::move(name)), functions_(image), tally_(tally) {
+      : name_(std::move(name)), functions_(image), evaluator_(functions_), tally_(tally) {
     ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
   }
   [[nodiscard]] const winx64::Functions& functions() const { return functions_; }
@@ -79,6 +80,7 @@ class FileRows {
         functions_, entry, [&](const FrameRow& row) { rows_.push_back(row); }, [](const Error&) {});
     ++tally_.functions;
     tally_.rows += rows_.size();
+    keep_rows(entry);
     for (std::size_t i = 1; i < rows_.size(); ++i) ASSERT_LE(rows_[i - 1].end, rows_[i].begin) << name_;
     const ByteView code = functions_.bytes(entry.begin, entry.end - entry.begin);
     seen_.assign(code.size(), false);
@@ -92,6 +94,19 @@ class FileRows {
   }
 
  private:
+  // What is kept from the functions before changes nothing.
+  void keep_rows(const winx64::RuntimeFunction& entry) {
+    std::size_t count = 0;
+    bool same = true;
+    const auto compare = [&](const FrameRow& row) {
+      same =
+          same && count < rows_.size() && test::is_same(row, rows_[count]) && numbers_.fits(row, evaluator_.number());
+      ++count;
+    };
+    evaluator_.for_each_row(entry, compare, [](const Error&) {});
+    ASSERT_TRUE(same && count == rows_.size()) << name_ << " " << std::hex << entry.begin;
+  }
+
   bool decode(ByteView code, std::uint32_t at, ZydisDecodedInstruction& instruction) {
     return ZYAN_SUCCESS(
         ZydisDecoderDecodeInstruction(&decoder_, nullptr, code.u8() + at, code.size() - at, &instruction));
@@ -167,6 +182,8 @@ class FileRows {
 
   std::string name_;
   winx64::Functions functions_;
+  winx64::RowEvaluator evaluator_;
+  test::RowNumbers numbers_;
   Tally& tally_;
   ZydisDecoder decoder_;
   std::vector<FrameRow> rows_;

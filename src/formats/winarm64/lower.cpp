@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/registers.h"
+#include "formats/winarm64/known_codes.h"
 
 namespace windlass::winarm64 {
 namespace {
@@ -156,7 +157,18 @@ void fill(const SymbolicFrame& frame, FrameRow& row) {
 
 }  // namespace
 
+RowEvaluator::RowEvaluator(const Functions& functions, std::uint64_t base) : functions_(functions), base_(base) {}
+RowEvaluator::~RowEvaluator() = default;
+void RowEvaluator::keep_rows() { known_ = std::make_unique<KnownLowering>(); }
+std::uint32_t RowEvaluator::number() const { return known_ != nullptr ? known_->rows.given() : 0; }
+
 void RowEvaluator::flush() {
+  if (number_ != 0) {
+    const std::uint32_t number = number_;
+    number_ = 0;
+    const std::uint64_t begin = base_ + begin_;
+    return known_->rows.give(number, begin + std::uint64_t{pending_} * 4, begin + std::uint64_t{at_} * 4, cfa_, *emit_);
+  }
   if (!has_pending_) return;
   has_pending_ = false;
   row_.begin = base_ + begin_ + std::uint64_t{pending_} * 4;
@@ -187,9 +199,31 @@ const SymbolicFrame* RowEvaluator::frame_at(std::uint32_t index) {
   return &memo.frame;
 }
 
+// False: there is no such row, or no room to keep it.
+bool RowEvaluator::known_state(std::uint32_t end, std::uint32_t index) {
+  KnownCodes::Row& known = known_codes_->rows[std::min(index, known_codes_->size)];
+  if (known.number == 0) {
+    SymbolicFrame frame;
+    if (index < codes_.size() && !SymbolicExecutor(frame).run(codes_, index)) return false;
+    FrameRow row;
+    fill(frame, row);
+    known = {word_of(row.cfa), known_->rows.number_of(row)};
+    if (known.number == 0) return false;
+  }
+  if (number_ != known.number || cfa_ != known.cfa) {
+    flush();
+    number_ = known.number;
+    cfa_ = known.cfa;
+    pending_ = at_;
+  }
+  at_ = end;
+  return true;
+}
+
 // The words from `at_` to `end` are unwound by the codes from `index` on.
 void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
   if (end <= at_) return;
+  if (known_codes_ != nullptr && known_state(end, index)) return;
   static constexpr SymbolicFrame kNoCodes;
   const SymbolicFrame* frame = index < codes_.size() ? frame_at(index) : &kNoCodes;
   if (frame != nullptr && !(has_pending_ && *frame == frame_)) {
@@ -201,36 +235,43 @@ void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
   at_ = end;
 }
 
+std::uint32_t RowEvaluator::behind(std::uint32_t index, std::uint32_t count) const {
+  if (known_codes_ == nullptr || count != 1) return skip_codes(codes_, index, count);
+  return index < codes_.size() ? known_codes_->after[index] : index;
+}
+std::uint32_t RowEvaluator::instructions_from(std::uint32_t index) const {
+  if (known_codes_ == nullptr) return count_instructions(codes_, index);
+  return index < codes_.size() ? known_codes_->instructions[index] : 0;
+}
+
 void RowEvaluator::body(std::uint32_t end) { state(end, 0); }
 
 // [start, end): the instructions of an epilogue, as far as they are not taken yet.
 void RowEvaluator::epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end) {
   std::uint32_t word = std::max(at_, start);
-  for (index = skip_codes(codes_, index, word - start); word < end; index = skip_codes(codes_, index, 1))
-    state(++word, index);
+  for (index = behind(index, word - start); word < end; index = behind(index, 1)) state(++word, index);
 }
 
 // The first codes are those of the last instructions.
 void RowEvaluator::prologue_rows(std::uint32_t instructions, std::uint32_t words) {
   constexpr std::uint32_t kMost = 128;
   if (instructions >= kMost) {
-    for (std::uint32_t word = 0; word < words; ++word) state(word + 1, skip_codes(codes_, 0, instructions - word));
+    for (std::uint32_t word = 0; word < words; ++word) state(word + 1, behind(0, instructions - word));
     return;
   }
-  std::array<std::uint32_t, kMost> behind;  // so many codes
-  behind[0] = 0;
-  for (std::uint32_t count = 1; count <= instructions; ++count)
-    behind[count] = skip_codes(codes_, behind[count - 1], 1);
-  for (std::uint32_t word = 0; word < words; ++word) state(word + 1, behind[instructions - word]);
+  std::array<std::uint32_t, kMost> after;  // so many codes
+  after[0] = 0;
+  for (std::uint32_t count = 1; count <= instructions; ++count) after[count] = behind(after[count - 1], 1);
+  for (std::uint32_t word = 0; word < words; ++word) state(word + 1, after[instructions - word]);
 }
 
 // The same decisions as position_at, made once for each place where they change.
 void RowEvaluator::cover(const UnwindRecord& record, std::uint32_t words) {
-  const std::uint32_t prologue = count_instructions(codes_, 0);
+  const std::uint32_t prologue = instructions_from(0);
   prologue_rows(prologue, std::min(prologue, words));
   if (record.single_epilogue) {
     const std::uint32_t index = record.epilogue_index;
-    const std::uint32_t size = index > codes_.size() ? 0 : count_instructions(codes_, index) + 1;
+    const std::uint32_t size = index > codes_.size() ? 0 : instructions_from(index) + 1;
     if (size != 0 && size <= words) {
       body(words - size);
       epilogue(index, words - size, words);
@@ -242,7 +283,7 @@ void RowEvaluator::cover(const UnwindRecord& record, std::uint32_t words) {
     const std::uint32_t start = scope.start / 4;
     latest = std::max(latest, start);
     if (scope.index > codes_.size()) continue;
-    const std::uint32_t end = std::min(words, start + count_instructions(codes_, scope.index) + 1);
+    const std::uint32_t end = std::min(words, start + instructions_from(scope.index) + 1);
     if (std::max(at_, latest) >= end) continue;
     body(std::min(latest, words));
     epilogue(scope.index, start, end);
@@ -263,6 +304,7 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   emit_ = &emit;
   report_ = &report;
   codes_ = record->codes;
+  known_codes_ = known_ != nullptr ? known_->codes(codes_) : nullptr;
   begin_ = function.begin;
   at_ = 0;
   has_pending_ = false;

@@ -11,10 +11,10 @@
 
 namespace windlass::winx64 {
 
-// True if a byte, with the next byte, looks like the end of an epilogue: ret, ret n, jmp rel32 or rel8, or FF /4. Two
-// kinds of FF /4 are jumps that leave. With `near_jumps`, rel8 counts.
+// True if a byte, with the next byte, looks like the end of an epilogue: ret, ret n where n is a multiple of 8, jmp
+// rel32 or rel8, or FF /4. Two kinds of FF /4 are jumps that leave. With `near_jumps`, rel8 counts.
 [[nodiscard]] constexpr bool looks_like_exit(std::uint8_t byte, std::uint8_t next, bool near_jumps) {
-  return (byte & 0xfe) == 0xc2 || byte == 0xe9 || (near_jumps && byte == 0xeb) ||
+  return byte == 0xc3 || (byte == 0xc2 && (next & 7) == 0) || byte == 0xe9 || (near_jumps && byte == 0xeb) ||
          (byte == 0xff && (next & 0x38) == 0x20);
 }
 
@@ -29,7 +29,9 @@ inline constexpr std::uint32_t kExitBlock = 64;
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(code + at));
     const __m128i next = _mm_loadu_si128(reinterpret_cast<const __m128i*>(code + at + 1));
     const auto all = [](unsigned byte) { return _mm_set1_epi8(static_cast<char>(byte)); };
-    const __m128i returns = _mm_cmpeq_epi8(_mm_and_si128(bytes, all(0xfe)), all(0xc2));
+    const __m128i returns = _mm_or_si128(
+        _mm_cmpeq_epi8(bytes, all(0xc3)),
+        _mm_and_si128(_mm_cmpeq_epi8(bytes, all(0xc2)), _mm_cmpeq_epi8(_mm_and_si128(next, all(7)), all(0))));
     const __m128i jumps = _mm_cmpeq_epi8(_mm_and_si128(bytes, jump_mask), all(0xe9));
     const __m128i indirect =
         _mm_and_si128(_mm_cmpeq_epi8(bytes, all(0xff)), _mm_cmpeq_epi8(_mm_and_si128(next, all(0x38)), all(0x20)));

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "formats/winx64/epilogue.h"
 #include "formats/winx64/epilogue_scan.h"
 #include "formats/winx64/exec.h"
+#include "formats/winx64/exit_code.h"
 #include "formats/winx64/instruction_length.h"
+#include "formats/winx64/known_lowering.h"
 #include "formats/winx64/lower_v3.h"
+#include "formats/winx64/prologue_in_use.h"
 #include "formats/winx64/registers.h"
 #include "formats/winx64/row_writer.h"
 
@@ -21,24 +25,19 @@ struct Link {
   UnwindInfo info;
 };
 
-// One operation of a prologue. It has been done where an RVA is `offset` or more behind `begin`; before `begin` the
-// difference wraps around and all counts as done (fragments before their parents).
-struct Op {
-  std::uint32_t begin;
-  std::uint32_t value;
-  std::uint16_t offset;
-  Operation operation;
-  std::uint8_t info;
-  std::uint8_t frame_register;
-
-  [[nodiscard]] bool done_at(std::uint32_t rva) const { return rva - begin >= offset; }
-};
-
 template <UnwindImage I>
 class Lowering {
  public:
-  Lowering(const I& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem)
-      : functions_(functions), entry_(entry), writer_(row), problem_(problem), boundaries_of_code_(ByteView()) {}
+  // `known`: what is kept from function to function; null: nothing is.
+  Lowering(const I& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem,
+           KnownLowering* known = nullptr)
+      : functions_(functions),
+        entry_(entry),
+        writer_(row, known == nullptr ? nullptr : &known->rows),
+        problem_(problem),
+        memory_(known),
+        known_rows_(known, entry),
+        boundaries_of_code_(ByteView()) {}
 
   // The row for one address of the entry, or nothing and a problem.
   void run_at(std::uint32_t rva) {
@@ -52,7 +51,7 @@ class Lowering {
           match_epilogue(code, own.info.frame_register, entry_.end - rva, match) &&
           (match.exit != EpilogueMatch::Exit::kJump || jump_leaves(functions_, own.function, own.info, rva, match)) &&
           !is_behind_call(functions_, match, rva)) {
-        row_of_step(match, 0, row);
+        row_in_epilogue(match, match.steps[0].pops, match.release != EpilogueMatch::Release::kNone, row);
         if (fits(row, rva)) writer_.add(rva, rva + 1, row);
         return;
       }
@@ -70,7 +69,10 @@ class Lowering {
   }
 
   void run() {
-    if (!prepare() || !find_boundaries()) return;
+    if (!recall_prologue()) {
+      if (!prepare() || !find_boundaries()) return;
+      learn_prologue();
+    }
     at_ = entry_.begin;
     if (chain_[0].info.version == 1)
       find_epilogues();
@@ -83,7 +85,7 @@ class Lowering {
   // ---- reading ------------------------------------------------------------------------------------------------
 
   bool problem(const Error& error) {
-    problem_(error);
+    if (!quiet_) problem_(error);
     return false;
   }
   bool problem(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0) {
@@ -108,6 +110,7 @@ class Lowering {
         return problem(ErrorCode::kUnsupported, "version 3 is chained to another version: RVA", link.info.rva);
       if (!read_codes(link)) return false;
       if (count_ == 1) own_op_count_ = op_count_;
+      has_operations_ = op_count_ != 0;
       if (!link.info.chained) return true;
       function = *link.info.chained;
     }
@@ -155,10 +158,46 @@ class Lowering {
     return all || problem(ErrorCode::kLimit, "prologue has more than 64 changes: RVA", chain_[0].info.rva);
   }
 
+  // ---- what is known ------------------------------------------------------------------------------------------
+
+  // Does the function have the unwind information of an earlier one? Then the codes need not be read.
+  bool recall_prologue() {
+    if (!known_rows_.recall(functions_.bytes(entry_.info, kLongestInfo))) return false;
+    Link& link = *::new (&chain_[count_++]) Link{entry_, {}};
+    link.info.frame_register = static_cast<std::uint8_t>(known_rows_.frame_register());
+    has_operations_ = known_rows_.has_operations();
+    return true;
+  }
+
+  // Keeps the rows for later functions, and uses them for this one.
+  void learn_prologue() {
+    const std::span<const Op> ops(ops_, op_count_);
+    if (!known_rows_.can_learn(chain_[0].info.prolog_size, ops, boundary_count_)) return;
+    if (plain_ && known_rows_.learn_pushes(ops)) return;
+    quiet_ = true;
+    for (std::uint32_t rva = entry_.begin;; rva = boundaries_[left_ - 1]) {
+      seek(rva);
+      if (!has_row_ || !known_rows_.learn(rva - entry_.begin, known_row_)) break;
+      if (left_ != 0) continue;
+      known_rows_.use_learned();
+      break;
+    }
+    quiet_ = false;
+    if (known_rows_) return;
+    left_ = boundary_count_;
+    known_ = false;
+    known_row_.start();
+  }
+
   // ---- prologue and body --------------------------------------------------------------------------------------
 
   // Rows from at_ up to `end`, where no epilogue is.
   void prologue_rows(std::uint32_t end) {
+    if (known_rows_) {
+      known_rows_.write(at_, end, writer_);
+      at_ = std::max(at_, end);
+      return;
+    }
     while (at_ < end) {
       seek(at_);
       const std::uint32_t stop = left_ == 0 ? end : std::min(boundaries_[left_ - 1], end);
@@ -300,20 +339,6 @@ class Lowering {
 
   // ---- epilogues ----------------------------------------------------------------------------------------------
 
-  // From one of its instructions on: everything counts from the CFA, which is behind the return.
-  static void row_of_step(const EpilogueMatch& match, unsigned step, Row& row) {
-    const bool releases = step == 0 && match.release != EpilogueMatch::Release::kNone;
-    row.start();
-    if (releases && match.release == EpilogueMatch::Release::kLea) row.base = match.base;
-    const unsigned first_pop = match.steps[step].pops;
-    std::int64_t below = std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops;  // the CFA
-    row.offset = (releases ? match.displacement : 0) + below;
-    (void)row.narrow(row.offset);
-    row.return_address = RegisterRule::at_cfa(-8 - match.return_pops);
-    for (unsigned i = first_pop; i < match.pop_count; ++i, below -= 8)
-      row.save_at_cfa(dwarf_number(match.pops[i]), -below);
-  }
-
   // Looks for the exits, and from each one back. Bytes inside other instructions may look like an exit. Then rows are
   // made for addresses that no instruction has, which does no harm as long as these rows stay at those addresses.
   void find_epilogues() {
@@ -321,67 +346,10 @@ class Lowering {
     // Some bytes more: an epilogue may reach past the entry, as the unwinder, which sees the image's bytes, does.
     code_ = functions_.bytes(entry_.begin, length_ + kEpilogueWindow);
     boundaries_of_code_ = Boundaries(code_);
+    exits_ = ExitCode(code_, length_, chain_[0].info.frame_register, entry_.indirect());
     each_exit(code_.u8(), static_cast<std::uint32_t>(code_.size()), length_, [&](std::uint32_t at) {
-      if (at >= free_ && is_exit(at)) epilogue(at);
+      if (at >= exits_.begin() && exits_.is_exit(at)) epilogue(at);
     });
-  }
-
-  // Does what looks like one leave the function? The byte at `at` is one of those that `each_exit` stops at.
-  [[nodiscard]] bool is_exit(std::uint32_t at) const {
-    const std::uint8_t* code = code_.u8() + at;
-    const std::uint64_t room = code_.size() - at;
-    switch (code[0]) {
-      case 0xc3: return true;
-      case 0xc2: return room < 3 || ((code[1] & 7) == 0 && code[2] <= 4);
-      case 0xff: return code[1] == 0x25 || (at > 0 && (code[-1] & 0xf8) == 0x48);
-      default: {
-        if (room < 5 || entry_.indirect()) return true;
-        const std::int64_t displacement =
-            code[0] == 0xeb ? static_cast<std::int8_t>(code[1]) + 2 : std::int64_t{load_word(code + 1)} + 5;
-        const std::int64_t target = at + displacement;
-        return target <= 0 || target >= length_;
-      }
-    }
-  }
-  static std::int32_t load_word(const std::uint8_t* code) {
-    std::int32_t word;
-    std::memcpy(&word, code, sizeof word);
-    return word;
-  }
-
-  // Where an instruction that may stand before `at` in an epilogue begins; `at` itself: there is none.
-  [[nodiscard]] std::uint32_t before(std::uint32_t at, bool is_exit) const {
-    const std::uint8_t* code = code_.u8() + at;
-    const std::uint32_t room = at - free_;
-    if (room >= 1 && is_exit) {  // prefixes count as instructions here
-      if (code[-1] == 0xf2 || (code[0] == 0xc3 && (code[-1] == 0xf3 || code[-1] == 0x90))) return at - 1;
-      if (code[0] == 0xff && (code[-1] & 0xf8) == 0x48) return at - 1;
-    }
-    // Not if what looks like a REX prefix is the displacement of a release.
-    if (room >= 2 && (code[-1] & 0xf8) == 0x58 && (code[-2] & 0xf0) == 0x40 && release_before(at - 1) == at - 1)
-      return at - 2;
-    if (room >= 1 && (code[-1] & 0xf8) == 0x58) return at - 1;
-    if (room >= 3 && code[-3] == 0xc5 && code[-2] == 0xf8 && code[-1] == 0x77) return at - 3;
-    return at;
-  }
-  // Where the release that ends at `at` begins; `at` itself: there is none.
-  [[nodiscard]] std::uint32_t release_before(std::uint32_t at) const {
-    const std::uint8_t* code = code_.u8() + at;
-    const std::uint32_t room = at - free_;
-    if (room < 4) return at;
-    if (code[-4] == 0x48 && code[-3] == 0x83 && code[-2] == 0xc4) return at - 4;
-    if (room >= 7 && code[-7] == 0x48 && code[-6] == 0x81 && code[-5] == 0xc4) return at - 7;
-    const unsigned frame_register = chain_[0].info.frame_register;
-    if (frame_register == 0) return at;
-    const bool sib = (frame_register & 7) == 4;
-    for (const std::uint32_t size : {sib ? 5U : 4U, sib ? 8U : 7U}) {
-      if (room < size) break;
-      const std::uint8_t* lea = code - size;
-      const unsigned mod_rm = (size < 6 ? 0x60U : 0xa0U) | (frame_register & 7);
-      if (lea[0] == (0x48U | frame_register >> 3) && lea[1] == 0x8d && lea[2] == mod_rm && (!sib || lea[3] == 0x24))
-        return at - size;
-    }
-    return at;
   }
 
   // The epilogue with an exit at `exit`, if there is one.
@@ -393,15 +361,15 @@ class Lowering {
     while (!released && count < steps.size()) {
       const std::uint32_t at = steps[count - 1];
       // The displacement of a release may look like a pop, so that is asked first.
-      std::uint32_t step = release_before(at);
+      std::uint32_t step = exits_.release_before(at);
       released = step != at;
-      if (!released) step = before(at, count == 1);
+      if (!released) step = exits_.before(at, count == 1);
       if (step == at) break;
       steps[count++] = step;
     }
     if (steps[count - 1] >= length_) return;
     // Where there are no codes, a lone return undoes what the row in force undoes.
-    if (count == 1 && op_count_ == 0 && code_.u8()[exit] != 0xc2) return;
+    if (count == 1 && !has_operations_ && code_.u8()[exit] != 0xc2) return;
     bool certain = released;
     EpilogueMatch match;
     for (; count > 0; --count) {
@@ -439,10 +407,11 @@ class Lowering {
     const std::uint32_t exit = offset(match.step_count - 1U);
     const ByteView rest(code_.data() + exit, code_.size() - exit);
     const std::uint32_t exit_size = certain ? std::max(1U, instruction_length(rest)) : 1;
+    const KnownPops* known = known_rows_ ? memory_->pops_of(match) : nullptr;
     // What has still to be popped behind so many pops, by DWARF number.
     std::uint64_t unpopped[sizeof match.pops + 1];
     unpopped[match.pop_count] = 0;
-    for (unsigned i = match.pop_count; i-- > 0;)
+    for (unsigned i = known == nullptr ? match.pop_count : 0; i-- > 0;)
       unpopped[i] = unpopped[i + 1] | std::uint64_t{1} << dwarf_number(match.pops[i]);
     bool follows = false;  // the row of the step before is the last one written
     for (unsigned step = 0; step < match.step_count && offset(step) < length_; ++step) {
@@ -456,18 +425,26 @@ class Lowering {
         follows = false;
         continue;
       }
-      if (follows) {
-        const unsigned first_pop = match.steps[step].pops;
+      const unsigned first_pop = match.steps[step].pops;
+      if (known != nullptr && (bare || fits_row(released_offset(match)))) {
+        prologue_rows(begin);
+        CfaWord cfa = known->cfas[first_pop];
+        if (!bare && match.release == EpilogueMatch::Release::kLea)
+          cfa = word_of(CfaRule::at(dwarf_number(match.base), static_cast<std::int32_t>(released_offset(match))));
+        else if (!bare)
+          cfa = grown(cfa, match.displacement);
+        writer_.add_known(begin, end, cfa, known->numbers[first_pop]);
+      } else if (follows) {
         writer_.add_next(end, std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops,
                          unpopped[first_pop]);
       } else {
         prologue_rows(begin);
-        row_of_step(match, step, step_row_);
+        row_in_epilogue(match, first_pop, !bare, step_row_);
         follows = fits(step_row_, begin);
         if (follows) writer_.add(begin, end, step_row_);
       }
       at_ = end;
-      free_ = end - entry_.begin;
+      exits_.begin_at(end - entry_.begin);
     }
   }
 
@@ -517,12 +494,16 @@ class Lowering {
   const RuntimeFunction entry_;
   RowWriter writer_;
   ProblemSink problem_;
+  bool quiet_ = false;  // problems are not reported
+  KnownLowering* memory_;
+  PrologueInUse known_rows_;
   union {
     Link chain_[kMaxChain + 1];  // the first `count_` exist
   };
   std::size_t count_ = 0;
   Op ops_[kMaxOps];
   std::size_t op_count_ = 0;
+  bool has_operations_ = false;
   std::size_t own_op_count_ = 0;              // of them, from the entry's own information
   std::uint32_t boundaries_[kMaxBoundaries];  // descending
   std::size_t boundary_count_ = 0;
@@ -536,20 +517,21 @@ class Lowering {
   // The code, by offsets from the entry's begin.
   ByteView code_;
   std::uint32_t length_ = 0;
-  std::uint32_t free_ = 0;  // behind the epilogue before
+  ExitCode exits_;
   Boundaries boundaries_of_code_;
 };
 
 // Calls callback(lowering) with that of the entry's version.
 template <UnwindImage I, typename Callback>
-void with_lowering(const I& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem,
-                   Callback&& callback) {
+void with_lowering(const I& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem, Callback&& callback,
+                   KnownLowering* known = nullptr) {
   const auto function = direct(image, entry);
+  const ByteView header = function ? image.bytes(function->info, 1) : ByteView();
   UnwindInfo info;
-  if (entry.begin < entry.end && function && info_of(image, *function, info) && info.version == 3)
+  if (entry.begin < entry.end && !header.empty() && (header.u8()[0] & 7) == 3 && info_of(image, *function, info))
     callback(LoweringV3<I>(image, entry, *function, info, row, problem));
   else
-    callback(Lowering<I>(image, entry, row, problem));
+    callback(Lowering<I>(image, entry, row, problem, known));
 }
 
 template <UnwindImage I>
@@ -573,6 +555,15 @@ void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row
 void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
   with_lowering(image, entry, row, problem, [](auto&& lowering) { lowering.run(); });
 }
+
+RowEvaluator::RowEvaluator(const Functions& functions)
+    : functions_(functions), known_(std::make_unique<KnownLowering>()) {}
+RowEvaluator::~RowEvaluator() = default;
+void RowEvaluator::for_each_row(const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
+  with_lowering(
+      functions_, entry, row, problem, [](auto&& lowering) { lowering.run(); }, known_.get());
+}
+std::uint32_t RowEvaluator::number() const { return known_->rows.given(); }
 
 Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
   return lower_at(functions, entry, rva, to);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "formats/winx64/read.h"
@@ -42,6 +43,26 @@ class AnyImage {
 // its use; a chain that mixes version 3 with others. A frame of 2 GiB or more is a problem of code kLimit.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+
+// The same for many functions of an image, in a third of the time: what functions have in common is worked out once.
+// One evaluator a thread. Allocates at most 2 MiB. Where an image has more than 2,048 kinds of rows, equal neighbours
+// may stay apart.
+class RowEvaluator {
+ public:
+  // `functions` must outlive the evaluator.
+  explicit RowEvaluator(const Functions& functions);
+  ~RowEvaluator();
+  RowEvaluator(const RowEvaluator&) = delete;
+  RowEvaluator& operator=(const RowEvaluator&) = delete;
+
+  void for_each_row(const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+  // While `row` is called: rows with the same number differ in their addresses and their CFA alone. 0: not numbered.
+  [[nodiscard]] std::uint32_t number() const;
+
+ private:
+  const Functions& functions_;
+  std::unique_ptr<class KnownLowering> known_;
+};
 
 // The row of one address of the entry, begin <= rva < end; it holds for that address alone. The same as `lower` gives,
 // without looking at the rest of the function: linear in the number of codes. Errors: what would be a problem.

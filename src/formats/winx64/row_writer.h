@@ -4,8 +4,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "formats/winx64/epilogue.h"
 #include "formats/winx64/lower.h"
 #include "formats/winx64/registers.h"
+#include "formats/winx64/unwound.h"
+#include "rows/known_rows.h"
 
 namespace windlass::winx64 {
 
@@ -86,10 +89,29 @@ struct Row {
   }
 };
 
+// The offset of the CFA in front of an epilogue's release.
+[[nodiscard]] inline std::int64_t released_offset(const EpilogueMatch& match) {
+  return match.displacement + std::int64_t{8} * match.pop_count + 8 + match.return_pops;
+}
+
+// Makes the row of an epilogue behind so many of its pops; `releases`: in front of its release. Everything counts from
+// the CFA, which is behind the return.
+inline void row_in_epilogue(const EpilogueMatch& match, unsigned first_pop, bool releases, Row& row) {
+  row.start();
+  if (releases && match.release == EpilogueMatch::Release::kLea) row.base = match.base;
+  std::int64_t below = std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops;  // the CFA
+  row.offset = (releases ? match.displacement : 0) + below;
+  (void)row.narrow(row.offset);
+  row.return_address = RegisterRule::at_cfa(-8 - match.return_pops);
+  for (unsigned i = first_pop; i < match.pop_count; ++i, below -= 8)
+    row.save_at_cfa(dwarf_number(match.pops[i]), -below);
+}
+
 // Gives rows to the sink, those that say the same as one.
 class RowWriter {
  public:
-  explicit RowWriter(RowSink sink) : sink_(sink) {}
+  // `known`: for add_known().
+  explicit RowWriter(RowSink sink, KnownRows* known = nullptr) : sink_(sink), known_(known) {}
   ~RowWriter() { flush(); }
   RowWriter(const RowWriter&) = delete;
   RowWriter& operator=(const RowWriter&) = delete;
@@ -105,7 +127,19 @@ class RowWriter {
     out_.begin = begin;
     out_.end = end;
     row_ = row;
-    keep_unsaved();
+  }
+  // The same of a row that is kept. It is not compared with one that add() or add_next() wrote.
+  void add_known(std::uint32_t begin, std::uint32_t end, CfaWord cfa, std::uint32_t number) {
+    if (begin >= end) return;
+    if (number_ == number && out_.end == begin && cfa_ == cfa) {
+      out_.end = end;
+      return;
+    }
+    flush();
+    number_ = number;
+    out_.begin = begin;
+    out_.end = end;
+    cfa_ = cfa;
   }
   // The row behind the last one, up to `end`: the CFA is at rsp + `offset`, and the registers without a bit in `saved`
   // are back. Where the others stand does not change: they are given from the CFA.
@@ -121,35 +155,43 @@ class RowWriter {
     row_.base = kRsp;
     row_.offset = offset;
     row_.saved = saved;
-    keep_unsaved();
   }
   void flush() {
+    if (number_ != 0) return give_known();
     if (!open_) return;
     open_ = false;
-    const RegisterNumber base = dwarf_number(row_.base);
-    const auto offset = static_cast<std::int32_t>(row_.offset);
-    out_.cfa = row_.machine_frame ? CfaRule::loaded(base, offset, 0) : CfaRule::at(base, offset);
-    out_.return_address = row_.return_address;
-    out_.signal_frame = row_.machine_frame;
-    out_.registers.clear();
-    for (std::uint64_t rest = row_.saved | kAlways; rest != 0; rest &= rest - 1) {
-      const auto reg = static_cast<RegisterNumber>(std::countr_zero(rest));
-      out_.registers.append(reg, row_.saved_at[reg]);
-    }
+    fill(row_, out_);
     sink_(out_);
+  }
+  // All of the row but its addresses.
+  static void fill(const Row& row, FrameRow& to) {
+    // Registers that calls preserve, unlike those of System V: rows say so where they are not saved, too.
+    constexpr std::uint64_t kAlways = std::uint64_t{1} << 4 | std::uint64_t{1} << 5;  // rsi, rdi
+    const RegisterNumber base = dwarf_number(row.base);
+    const auto offset = static_cast<std::int32_t>(row.offset);
+    to.cfa = row.machine_frame ? CfaRule::loaded(base, offset, 0) : CfaRule::at(base, offset);
+    to.return_address = row.return_address;
+    to.signal_frame = row.machine_frame;
+    to.registers.clear();
+    for (std::uint64_t rest = row.saved | kAlways; rest != 0; rest &= rest - 1) {
+      const auto reg = static_cast<unsigned>(std::countr_zero(rest));
+      to.registers.append(static_cast<RegisterNumber>(reg),
+                          row.saves(reg) ? row.saved_at[reg] : RegisterRule::same_value());
+    }
   }
 
  private:
-  // Registers that calls preserve, unlike those of System V: rows say so where they are not saved, too.
-  static constexpr std::uint64_t kAlways = std::uint64_t{1} << 4 | std::uint64_t{1} << 5;  // rsi, rdi
-
-  void keep_unsaved() {
-    for (const unsigned reg : {4U, 5U})
-      if (!row_.saves(reg)) row_.saved_at[reg] = RegisterRule::same_value();
+  void give_known() {
+    const std::uint32_t number = number_;
+    number_ = 0;
+    known_->give(number, as_word(out_.begin), as_word(out_.end), cfa_, sink_);
   }
 
   RowSink sink_;
+  KnownRows* known_;
   bool open_ = false;
+  std::uint32_t number_ = 0;  // of the row that is open; 0: it is no known one
+  CfaWord cfa_{};             // of that row
   Row row_;
   FrameRow out_;
 };

@@ -73,6 +73,8 @@ class RowVisitor {
   // The rows of a section follow; it may have none.
   virtual void begin_section(std::string_view name) = 0;
   virtual void row(const FrameRow& row) = 0;
+  // The same. Rows of a listing with the same number differ in their addresses and their CFA alone. 0: not numbered.
+  virtual void numbered_row(const FrameRow& row, std::uint32_t /*number*/) { this->row(row); }
   // Called between functions.
   [[nodiscard]] virtual bool wants_more() const { return true; }
 };

@@ -90,6 +90,20 @@ class X64Source final : public PeSource {
     winx64::lower(functions_, entry, mark, report);
   }
 
+  void lower_all(RowVisitor& visitor, ErrorSink report) const override {
+    winx64::RowEvaluator evaluator(functions_);
+    const auto give = [&](const FrameRow& row) { visitor.numbered_row(row, evaluator.number()); };
+    const auto give_alone = [&](const FrameRow& row) { visitor.row(row); };
+    for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) {
+      const std::size_t stored = table().stored_index(i);
+      const winx64::RuntimeFunction entry = functions_.stored(stored);
+      if (is_dispatcher(entry))
+        lower(stored, give_alone, report);
+      else
+        evaluator.for_each_row(entry, give, report);
+    }
+  }
+
   // Return addresses are looked up at the last byte of their call.
   bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
     const auto size = ocaml_.size_at(rva + 1);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/winarm64/lower.h"
+#include "support/same_rows.h"
 #include "unit/formats/winarm64/image.h"
 
 namespace windlass::winarm64 {
@@ -19,6 +20,21 @@ Rows lower(const TestImage& made, std::size_t index = 0) {
       functions.stored(index), [&](const FrameRow& row) { result.rows.push_back(row); },
       [&](const Error& error) { result.errors.push_back(error); });
   EXPECT_TRUE(done);
+  // With rows kept from function to function: at first they are learned, then recalled.
+  RowEvaluator keeper(functions);
+  keeper.keep_rows();
+  test::RowNumbers numbers;
+  for (int round = 0; round < 2; ++round) {
+    Rows again;
+    const auto keep = [&](const FrameRow& row) {
+      EXPECT_TRUE(numbers.fits(row, keeper.number()));
+      again.rows.push_back(row);
+    };
+    EXPECT_TRUE(
+        keeper.for_each_row(functions.stored(index), keep, [&](const Error& error) { again.errors.push_back(error); }));
+    EXPECT_TRUE(test::are_same(again.rows, result.rows)) << round;
+    EXPECT_EQ(again.errors.size(), result.errors.size()) << round;
+  }
   return result;
 }
 

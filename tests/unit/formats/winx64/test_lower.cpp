@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "formats/winx64/registers.h"
 #include "support/pe_image_builder.h"
+#include "support/same_rows.h"
 
 namespace windlass {
 namespace {
@@ -27,7 +31,15 @@ struct Lowered {
   }
 };
 
+// Behind information that is kept, so that none ends with the image.
+Bytes padding() {
+  Bytes zeros;
+  for (int i = 0; i < 64; ++i) zeros.u8(0);
+  return zeros;
+}
+
 Lowered lower(PeImageBuilder& builder) {
+  builder.data(padding());
   const auto file = builder.build();
   const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
   const winx64::Functions functions(*image);
@@ -36,6 +48,21 @@ Lowered lower(PeImageBuilder& builder) {
     winx64::lower(
         functions, functions.stored(i), [&](const FrameRow& row) { result.rows.push_back(row); },
         [&](const Error& error) { result.problems.push_back(error); });
+  }
+  // With rows kept from function to function: at first they are learned, then recalled.
+  winx64::RowEvaluator evaluator(functions);
+  for (int round = 0; round < 2; ++round) {
+    Lowered again;
+    test::RowNumbers numbers;
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      const auto keep = [&](const FrameRow& row) {
+        EXPECT_TRUE(numbers.fits(row, evaluator.number()));
+        again.rows.push_back(row);
+      };
+      evaluator.for_each_row(functions.stored(i), keep, [&](const Error& error) { again.problems.push_back(error); });
+    }
+    EXPECT_TRUE(test::are_same(again.rows, result.rows)) << round;
+    EXPECT_EQ(again.problems.size(), result.problems.size()) << round;
   }
   return result;
 }
@@ -146,6 +173,83 @@ TEST(WinX64Lower, SavesBehindTheFrameRegister) {
   expect_cfa(lowered.rows[0], kRbp, 16);
   expect_rule(lowered.rows[0], kRbx, RegisterRule::at_register(kRsp, 0));
   expect_rule(lowered.rows[0], 12, RegisterRule::at_cfa(-16));
+}
+
+// Whether a function is the first or a later one with its information, and whether or not it ends in its prologue.
+TEST(WinX64Lower, FunctionsWithTheSameInformation) {
+  PeImageBuilder builder;
+  UnwindInfoBytes pushes;  // push rbp; push rbx; sub rsp, 0x40
+  pushes.prolog_size = 6;
+  pushes.slots = {slot(6, 2, 7), slot(2, 0, 3), slot(1, 0, 5)};
+  UnwindInfoBytes saves = pushes;  // mov [rsp + 0x50], rsi behind
+  saves.prolog_size = 11;
+  saves.slots.insert(saves.slots.begin(), {slot(11, 4, 6), 10});
+  UnwindInfoBytes handled = pushes;
+  handled.flags = winx64::kEhandler;
+  UnwindInfoBytes framed = pushes;  // lea rbp, [rsp + 0x20]
+  framed.prolog_size = 11;
+  framed.frame_register = 5;
+  framed.frame_offset = 2;
+  framed.slots.insert(framed.slots.begin(), slot(11, 3, 0));
+  const UnwindInfoBytes nothing;
+  for (const std::uint32_t size : {18, 4, 18}) {
+    for (const auto& info : {pushes, saves, handled, framed, nothing}) {
+      const auto code = builder.text(
+          {0x55, 0x53, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x74, 0x24, 0x50, 0x48, 0x83, 0xc4, 0x40, 0x5b, 0x5d, 0xc3});
+      Bytes bytes = info.bytes();
+      if (info.flags != 0) bytes.u32(code);
+      builder.entry(code, code + size, builder.data(bytes));
+    }
+  }
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  EXPECT_GT(lowered.rows.size(), 60U);
+}
+
+// An image may have more kinds of rows than are kept.
+TEST(WinX64Lower, MoreRowsThanAreKept) {
+  PeImageBuilder builder;
+  std::array<int, 8> pops = {0x58, 0x59, 0x5a, 0x5b, 0x5d, 0x5e, 0x5f, 0x90};
+  std::minstd_rand random(1);
+  const auto code = builder.next_text();
+  constexpr int kEpilogues = 1500;
+  for (int i = 0; i < kEpilogues; ++i) {
+    std::shuffle(pops.begin(), pops.end() - 1, random);
+    builder.text({0x48, 0x83, 0xc4, 0x20, pops[0], pops[1], pops[2], pops[3], pops[4], pops[5], pops[6], 0xc3});
+  }
+  UnwindInfoBytes info;
+  info.slots = {slot(0, 2, 3)};
+  const auto at = builder.data(info.bytes());
+  builder.data(padding());
+  builder.entry(code, builder.next_text(), at);
+  const auto last = builder.text({0x90, 0xc3});
+  builder.entry(last, builder.next_text(), at);
+  const auto file = builder.build();
+  const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
+  const winx64::Functions functions(*image);
+  winx64::RowEvaluator evaluator(functions);
+  test::RowNumbers numbers;
+  std::size_t unnumbered = 0;
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    std::vector<FrameRow> alone;
+    const auto fail = [](const Error& error) { FAIL() << error.text(); };
+    winx64::lower(
+        functions, functions.stored(i), [&](const FrameRow& row) { alone.push_back(row); }, fail);
+    std::uint64_t next = alone.front().begin;
+    const auto compare = [&](const FrameRow& row) {
+      EXPECT_EQ(row.begin, next);
+      next = row.end;
+      EXPECT_TRUE(numbers.fits(row, evaluator.number()));
+      unnumbered += evaluator.number() == 0 ? 1U : 0U;
+      const auto there = std::ranges::find_if(alone, [&](const FrameRow& it) { return row.begin < it.end; });
+      ASSERT_NE(there, alone.end());
+      EXPECT_TRUE(row.cfa == there->cfa && test::say_the_same(row, *there)) << row.begin;
+    };
+    evaluator.for_each_row(functions.stored(i), compare, fail);
+    EXPECT_EQ(next, alone.back().end);
+  }
+  EXPECT_GT(unnumbered, 100U);
+  EXPECT_GT(numbers.size(), 2000U);
 }
 
 TEST(WinX64Lower, SaysWhatItCannotSay) {
