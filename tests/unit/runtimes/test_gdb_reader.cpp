@@ -9,6 +9,7 @@
 #include "runtimes/gdb/code_map.h"
 #include "runtimes/gdb/find.h"
 #include "runtimes/gdb/object.h"
+#include "runtimes/gdb/rows.h"
 #include "support/fake_gdb.h"
 
 namespace windlass::runtimes::gdb {
@@ -61,6 +62,23 @@ TEST(GdbReader, WhoHasRegisteredNothingAnswersForNothing) {
   EXPECT_EQ(process.name(kInFirst), "first");
   process.memory->put(fake::kDescriptor, std::uint32_t{2});
   EXPECT_FALSE(process.runtime->is_understood()) << "another version";
+}
+
+// What a compiler says of its frames need not hold at every instruction: another source of the code's rows comes first.
+TEST(GdbReader, RowsAreNotExact) {
+  const Process process;
+  EXPECT_FALSE(process.runtime->is_exact());
+  const auto method = process.runtime->method_at(kInFirst);
+  ASSERT_TRUE(method);
+  EXPECT_EQ((*method)->bytes(), sizeof(Code) + std::string("first").size());
+}
+
+TEST(GdbReader, AProgramThatNeverRegistersHasStarted) {
+  const Process process;
+  process.memory->put(fake::kHead, std::uint64_t{0});
+  int looks = 0;
+  while (process.runtime->is_starting() && looks < 1000) ++looks;
+  EXPECT_EQ(looks, 200);
 }
 
 TEST(GdbReader, WhatIsTakenAwayIsNotThere) {

@@ -94,6 +94,8 @@ TEST(SbclReader, TheReturnAddressIsOnTheStackAtBothEnds) {
   const auto values = machine.row(fake::kOther + 7);
   ASSERT_TRUE(values);
   EXPECT_EQ(values->cfa, CfaRule::at(kRbx, 0)) << "between the old frame pointer and the return address";
+  machine.memory->put(fake::kOther + 3, std::uint8_t{0x4c});  // mov r13, [rbp]: the frame pointer has not changed
+  EXPECT_EQ(machine.row(fake::kOther + 7)->cfa, CfaRule::at(x86_64::kRbp, 16));
 }
 
 TEST(SbclReader, BeforeACallTheFramePointerIsTheCallees) {
@@ -132,6 +134,55 @@ TEST(SbclReader, WhatDoesNotAgreeIsNoCodeObject) {
   EXPECT_EQ(with(end - 4, std::uint16_t{0}), 0U) << "no functions";
   EXPECT_EQ(with(end - 2, std::uint16_t{8}), 0U) << "a table without room for both";
   EXPECT_EQ(with(end - 12, std::uint32_t{8}), 0U) << "descending";
+}
+
+TEST(SbclReader, NamesAreOfBoundedSize) {
+  const Machine machine;
+  const auto name_of_length = [&](std::uint64_t length) {
+    machine.memory->put(fake::kStrings + 40, 2 * length);
+    return machine.name(fake::kFunction).size();
+  };
+  EXPECT_EQ(name_of_length(512), std::string("SB-IMPL::").size() + 512);
+  EXPECT_EQ(name_of_length(513), 0U);
+  machine.memory->put(fake::kStrings + 8, std::uint64_t{2 * 513});
+  EXPECT_EQ(name_of_length(4), std::string("FIND").size()) << "a package whose name is none";
+}
+
+// A list of 62 elements has 63 objects, and 64 is the most. Lists within lists: seven.
+TEST(SbclReader, NamesHaveSoManyParts) {
+  const Machine machine;
+  const std::uint64_t cells = fake::kBase + 4096 + 1024;
+  const auto name_of_list = [&](std::uint64_t length) {
+    for (std::uint64_t i = 0; i < length; ++i) {
+      machine.memory->put(cells + i * 16, std::uint64_t{2});
+      machine.memory->put(cells + i * 16 + 8, i + 1 < length ? cells + (i + 1) * 16 + 7 : fake::kNil);
+    }
+    machine.memory->put(fake::kObject + 8 * 8, cells + 7);
+    return machine.name(fake::kOther);
+  };
+  EXPECT_EQ(name_of_list(2), "(1 1)");
+  EXPECT_EQ(name_of_list(63).size(), 2U * 63 + 1);
+  EXPECT_EQ(name_of_list(64), "");
+  const auto name_of_nest = [&](std::uint64_t depth) {
+    for (std::uint64_t i = 0; i < depth; ++i) {
+      machine.memory->put(cells + i * 16, i + 1 < depth ? cells + (i + 1) * 16 + 7 : fake::kNil);
+      machine.memory->put(cells + i * 16 + 8, fake::kNil);
+    }
+    return machine.name(fake::kOther);
+  };
+  EXPECT_EQ(name_of_nest(6), "((((((NIL))))))");
+  EXPECT_EQ(name_of_nest(7), "");
+}
+
+TEST(SbclReader, CodeIsSoughtSoFar) {
+  const auto with_size = [](std::uint64_t words) {
+    const Machine machine;
+    machine.memory->put(fake::kObject + 4, static_cast<std::uint32_t>(words));
+    return machine.begin(fake::kFunction);
+  };
+  EXPECT_EQ(with_size(fake::kObjectSize / 8), fake::kText);
+  EXPECT_EQ(with_size(fake::kObjectSize / 8 + 1), 0U) << "its table is elsewhere";
+  EXPECT_EQ(with_size(0xffffffff), 0U);
 }
 
 TEST(SbclReader, ReadsLispOnceItIsLoaded) {
