@@ -22,7 +22,7 @@ void register_store(CLI::App& app, int& status) {
       ->type_name("create|prune");
   command
       ->add_option("URL", arguments->url,
-                   "clickhouse://[USER:PASSWORD@]HOST[:8123][/DATABASE], or clickhouses:// with TLS; the database is "
+                   "clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE], or clickhouses:// with TLS; the database is "
                    "windlass unless named")
       ->required()
       ->check([](const std::string& text) { return problem_of_store_url(text); })

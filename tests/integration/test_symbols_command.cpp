@@ -93,6 +93,14 @@ TEST_F(SymbolsCommand, NamesOfTheStoreComeLater) {
   const auto listed = windlass("symbols list " + store);
   EXPECT_NE(listed.output.find(build_id_ + " program "), std::string::npos) << listed.output;
   EXPECT_NE(listed.output.find(" bytes, lines"), std::string::npos) << listed.output;
+  ASSERT_EQ(windlass("symbols write program -o s").status, 0);
+  for (const std::string& place : {store, folder_ + "/s"}) {
+    const auto json = windlass("symbols list --json " + place).output;
+    EXPECT_TRUE(json.starts_with(fmt::format(R"({{"build_id":"{}","name":"program","bytes":)", build_id_))) << json;
+    EXPECT_NE(json.find(fmt::format(R"(,"contents":"lines","in":"{})", place)), std::string::npos) << json;
+    EXPECT_TRUE(json.ends_with("\"}\n")) << json;
+  }
+  EXPECT_EQ(windlass("symbols push program --json --to " + store).status, 2);
 }
 
 TEST_F(SymbolsCommand, FunctionsAloneDoNotTakeThePlaceOfLines) {
