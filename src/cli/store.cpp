@@ -21,9 +21,10 @@ void register_store(CLI::App& app, int& status) {
       ->check(CLI::IsMember({"create", "prune"}))
       ->type_name("create|prune");
   command
-      ->add_option("URL", arguments->url,
-                   "clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE], or clickhouses:// with TLS; the database is "
-                   "windlass unless named")
+      ->add_option(
+          "URL", arguments->url,
+          "clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE], or clickhouses:// with TLS; the database is "
+          "windlass unless named")
       ->required()
       ->check([](const std::string& text) { return problem_of_store_url(text); })
       ->type_name("URL");
