@@ -6,11 +6,13 @@
 #include <cstring>
 #include <span>
 
+#include "formats/dwarf/operand_stack.h"
+
 namespace windlass::symbols {
 namespace {
 
 // elfutils' budgets, which no real expression comes near.
-constexpr std::size_t kMostSteps = 4096, kMostStack = 256, kMostPieces = 64;
+constexpr std::size_t kMostSteps = 4096, kMostPieces = 64;
 
 // A part of a value.
 struct Piece {
@@ -22,31 +24,15 @@ struct Piece {
   std::size_t size = 0;       // 0: all of the value
 };
 
-// Of a value on the stack. Size 0: the generic type, which is as wide as an address (DWARF 5 section 2.5.1).
-struct OperandType {
-  unsigned size = 0;
-  bool is_signed = false;
-};
-// Sign- or zero-extended from its type to 64 bits.
-struct Operand {
-  std::uint64_t value = 0;
-  OperandType type;
-};
-
-std::uint64_t extended(std::uint64_t value, OperandType type) {
-  const unsigned unused = 64 - 8 * type.size;
-  if (!type.is_signed) return value << unused >> unused;
-  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
-}
+using dwarf::Operand;
+using dwarf::OperandType;
+using dwarf::StackFault;
 
 // Evaluates one expression.
 class Evaluation {
  public:
   Evaluation(Dwarf_Attribute* attribute, std::span<const Dwarf_Op> ops, ExpressionFrame& frame, MemoryReads reads)
-      : attribute_(attribute), ops_(ops), frame_(frame), reads_(reads) {
-    const unsigned size = word_size();
-    mask_ = size == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * size) - 1;
-  }
+      : attribute_(attribute), ops_(ops), frame_(frame), reads_(reads), stack_(word_size()) {}
 
   std::vector<Piece> run_location() {
     const bool is_done = run_ops();
@@ -70,16 +56,9 @@ class Evaluation {
   }
   bool unknown() { return fail_as(Piece::kUnknown); }
   bool push(std::optional<std::uint64_t> value, OperandType type = {}) {
-    if (!value || stack_.size() >= kMostStack) return unknown();
-    stack_.push_back({type.size == 0 ? *value & mask_ : extended(*value, type), type});
-    return true;
+    return (value && stack_.push(*value, type) == StackFault::kNone) || unknown();
   }
-  Operand take() {
-    const Operand operand = stack_.back();
-    stack_.pop_back();
-    return operand;
-  }
-  std::uint64_t pop() { return take().value; }
+  std::uint64_t pop() { return stack_.take().value; }
   bool has(std::size_t count) { return stack_.size() >= count || unknown(); }
 
   // What the operations since the last piece describe.
@@ -89,7 +68,7 @@ class Evaluation {
       found = *place_;
     } else if (!stack_.empty()) {
       found.kind = Piece::kMemory;
-      found.number = stack_.back().value;
+      found.number = stack_.top();
     }
     place_.reset();
     stack_.clear();
@@ -172,7 +151,7 @@ class Evaluation {
       case DW_OP_piece: return end_piece(op.number);
       case DW_OP_bit_piece: return op.number % 8 == 0 && op.number2 == 0 ? end_piece(op.number / 8) : unknown();
       case DW_OP_nop: return true;
-      default: return arithmetic(op);
+      default: return stack_.apply(op.atom, op.number) == StackFault::kNone || unknown();
     }
   }
 
@@ -230,8 +209,8 @@ class Evaluation {
     if (!type) return unknown();
     if (converts || reinterprets) {
       if (!has(1)) return false;
-      const Operand from = take();
-      if (reinterprets && size_of(from.type) != size_of(*type)) return unknown();
+      const Operand from = stack_.take();
+      if (reinterprets && stack_.size_of(from.type) != stack_.size_of(*type)) return unknown();
       return push(from.value, *type);
     }
     if (op.atom == DW_OP_regval_type || op.atom == DW_OP_GNU_regval_type) return push(register_value(op.number), *type);
@@ -244,7 +223,6 @@ class Evaluation {
     std::memcpy(&value, bytes + 1, bytes[0]);
     return push(value, *type);
   }
-  [[nodiscard]] unsigned size_of(OperandType type) const { return type.size == 0 ? word_size() : type.size; }
   static std::optional<OperandType> type_of(Dwarf_Die& die) {
     Dwarf_Attribute memory;
     Dwarf_Word encoding = 0, size = 0;
@@ -256,7 +234,7 @@ class Evaluation {
     const bool is_unsigned = encoding == DW_ATE_unsigned || encoding == DW_ATE_unsigned_char ||
                              encoding == DW_ATE_boolean || encoding == DW_ATE_UTF || encoding == DW_ATE_address;
     if (!is_signed && !is_unsigned) return std::nullopt;
-    return OperandType{static_cast<unsigned>(size), is_signed};
+    return OperandType{static_cast<std::uint8_t>(size), is_signed};
   }
 
   bool deref(std::uint64_t size, OperandType type = {}) {
@@ -266,112 +244,11 @@ class Evaluation {
     return push(value, type);
   }
 
-  bool arithmetic(const Dwarf_Op& op) {
-    switch (op.atom) {
-      case DW_OP_dup: return has(1) && push_copy(0);
-      case DW_OP_drop: return has(1) && (pop(), true);
-      case DW_OP_over: return has(2) && push_copy(1);
-      case DW_OP_pick: return op.number < kMostStack && has(op.number + 1) && push_copy(op.number);
-      case DW_OP_swap:
-        if (!has(2)) return false;
-        std::swap(stack_.back(), stack_[stack_.size() - 2]);
-        return true;
-      case DW_OP_rot:
-        if (!has(3)) return false;
-        std::rotate(stack_.end() - 3, stack_.end() - 1, stack_.end());
-        return true;
-      case DW_OP_neg:
-      case DW_OP_not:
-      case DW_OP_abs:
-      case DW_OP_plus_uconst: return has(1) && unary(op);
-      default: return binary(op.atom);
-    }
-  }
-  bool push_copy(std::uint64_t below_top) {
-    const Operand operand = stack_[stack_.size() - 1 - below_top];
-    return push(operand.value, operand.type);
-  }
-  bool unary(const Dwarf_Op& op) {
-    const Operand operand = take();
-    const std::uint64_t value = operand.value;
-    switch (op.atom) {
-      case DW_OP_neg: return push(-value, operand.type);
-      case DW_OP_not: return push(~value, operand.type);
-      case DW_OP_abs: return push(sign(operand) < 0 ? -value : value, operand.type);
-      default: return push(value + op.number, operand.type);
-    }
-  }
-
-  [[nodiscard]] std::int64_t sign(const Operand& operand) const {
-    const bool is_short = operand.type.size == 0 && word_size() == 4;
-    return is_short ? static_cast<std::int32_t>(operand.value) : static_cast<std::int64_t>(operand.value);
-  }
-  // The generic type stands for a signed one of its size: Clang multiplies a `long` by DW_OP_lit3, and so does GDB.
-  [[nodiscard]] bool are_of_one_type(const Operand& a, const Operand& b) const {
-    const auto is_signed = [](OperandType type) { return type.size == 0 || type.is_signed; };
-    return size_of(a.type) == size_of(b.type) && is_signed(a.type) == is_signed(b.type);
-  }
-
-  bool binary(std::uint8_t atom) {
-    if (!has(2)) return false;
-    const Operand by = take(), of = take();
-    const bool shifts = atom == DW_OP_shl || atom == DW_OP_shr || atom == DW_OP_shra;
-    if (!shifts && !are_of_one_type(of, by)) return unknown();
-    const OperandType type = of.type;
-    const std::uint64_t left = of.value, right = by.value;
-    const std::int64_t a = sign(of), b = sign(by);
-    const bool is_unsigned = type.size != 0 && !type.is_signed;
-    const unsigned bits = 8 * size_of(type);
-    switch (atom) {
-      case DW_OP_and: return push(left & right, type);
-      case DW_OP_or: return push(left | right, type);
-      case DW_OP_xor: return push(left ^ right, type);
-      case DW_OP_plus: return push(left + right, type);
-      case DW_OP_minus: return push(left - right, type);
-      case DW_OP_mul: return push(left * right, type);
-      case DW_OP_div:
-        if (right == 0) return unknown();
-        if (is_unsigned) return push(left / right, type);
-        return push(b == -1 ? -left : static_cast<std::uint64_t>(a / b), type);
-      case DW_OP_mod:
-        if (right == 0) return unknown();
-        if (!type.is_signed) return push(left % right, type);
-        return push(b == -1 ? 0 : static_cast<std::uint64_t>(a % b), type);
-      case DW_OP_shl: return push(right < bits ? left << right : 0, type);
-      case DW_OP_shr: {
-        const std::uint64_t unsigned_left = type.size == 0 ? left : extended(left, {type.size, false});
-        return push(right < bits ? unsigned_left >> right : 0, type);
-      }
-      case DW_OP_shra: {
-        const std::uint64_t signed_left =
-            type.size == 0 ? static_cast<std::uint64_t>(a) : extended(left, {type.size, true});
-        return push(static_cast<std::uint64_t>(static_cast<std::int64_t>(signed_left) >>
-                                               std::min<std::uint64_t>(right, bits - 1)),
-                    type);
-      }
-      default: return is_unsigned ? compare(atom, left, right) : compare(atom, a, b);
-    }
-  }
-  // The result is of the generic type.
-  template <typename Number>
-  bool compare(std::uint8_t atom, Number a, Number b) {
-    switch (atom) {
-      case DW_OP_eq: return push(a == b);
-      case DW_OP_ne: return push(a != b);
-      case DW_OP_lt: return push(a < b);
-      case DW_OP_le: return push(a <= b);
-      case DW_OP_gt: return push(a > b);
-      case DW_OP_ge: return push(a >= b);
-      default: return unknown();
-    }
-  }
-
   Dwarf_Attribute* attribute_;
   std::span<const Dwarf_Op> ops_;
   ExpressionFrame& frame_;
   MemoryReads reads_;
-  std::uint64_t mask_;
-  std::vector<Operand> stack_;
+  dwarf::OperandStack stack_;
   std::optional<Piece> place_;
   std::vector<Piece> pieces_;
   Piece::Kind failure_ = Piece::kNothing;

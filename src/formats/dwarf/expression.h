@@ -65,7 +65,7 @@ struct ExpressionTarget {
 inline constexpr std::size_t kMaxExpressionStack = 256;
 inline constexpr std::size_t kMaxExpressionSteps = 4096;
 
-// The value on top of the stack at the end. Signal-safe: allocates nothing, takes 2 KiB of stack. Arithmetic wraps. As
+// The value on top of the stack at the end. Signal-safe: allocates nothing, takes 3 KiB of stack. Arithmetic wraps. As
 // in libgcc, DW_OP_div and comparisons are signed, and DW_OP_mod is not.
 //
 // Errors: kMalformed for stack underflow, division by zero, a jump outside, or an empty stack. kLimit for the budgets.

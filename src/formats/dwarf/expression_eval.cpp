@@ -1,8 +1,8 @@
 #include <cstdint>
-#include <utility>
 
 #include "formats/dwarf/expression.h"
 #include "formats/dwarf/expression_ops.h"
+#include "formats/dwarf/operand_stack.h"
 
 namespace windlass::dwarf {
 namespace {
@@ -21,8 +21,8 @@ class Evaluator {
       at_ = op->offset;
       if (auto done = step(*op); !done) return Failure(done.error());
     }
-    if (size_ == 0) return error(ErrorCode::kMalformed, "expression leaves nothing on the stack");
-    return stack_[size_ - 1];
+    if (stack_.empty()) return error(ErrorCode::kMalformed, "expression leaves nothing on the stack");
+    return stack_.top();
   }
 
  private:
@@ -35,19 +35,19 @@ class Evaluator {
     return error(ErrorCode::kMalformed, "expression takes more than is on the stack");
   }
 
-  // Values wrap at the width of an address.
-  [[nodiscard]] std::uint64_t word(std::uint64_t value) const {
-    return target_.address_size == 4 ? static_cast<std::uint32_t>(value) : value;
-  }
-  [[nodiscard]] std::int64_t as_signed(std::uint64_t value) const {
-    return target_.address_size == 4 ? static_cast<std::int32_t>(value) : static_cast<std::int64_t>(value);
+  [[nodiscard]] Done done(StackFault fault, std::uint8_t operation = 0) const {
+    switch (fault) {
+      case StackFault::kNone: return {};
+      case StackFault::kTooFew: return underflow();
+      case StackFault::kTooMany: return error(ErrorCode::kLimit, "expression's stack is too deep");
+      case StackFault::kDivisionByZero: return error(ErrorCode::kMalformed, "expression divides by zero");
+      case StackFault::kNotOfStack:
+      case StackFault::kOtherType: break;  // all values here are of one type
+    }
+    return error(ErrorCode::kUnsupported, "operation has no meaning in frame information", operation);
   }
 
-  Done push(std::uint64_t value) {
-    if (size_ == kMaxExpressionStack) return error(ErrorCode::kLimit, "expression's stack is too deep");
-    stack_[size_++] = word(value);
-    return {};
-  }
+  Done push(std::uint64_t value) { return done(stack_.push(value)); }
   Done push(const Expected<std::uint64_t>& value) {
     if (!value) return Failure(value.error());
     return push(*value);
@@ -62,11 +62,8 @@ class Evaluator {
 
   Done dereference(std::uint64_t size) {
     if (size == 0 || size > 8) return error(ErrorCode::kMalformed, "dereference of an impossible size", size);
-    if (size_ == 0) return underflow();
-    const auto value = target_.read_memory(stack_[size_ - 1], static_cast<unsigned>(size));
-    if (!value) return Failure(value.error());
-    stack_[size_ - 1] = word(*value);
-    return {};
+    if (stack_.empty()) return underflow();
+    return push(target_.read_memory(stack_.take().value, static_cast<unsigned>(size)));
   }
 
   Done push_register(std::uint64_t reg, std::uint64_t offset) {
@@ -76,16 +73,12 @@ class Evaluator {
   }
 
   Done step(const ExpressionOp& op);
-  Done stack_step(const ExpressionOp& op);
-  Done unary_step(const ExpressionOp& op);
-  Done binary_step(const ExpressionOp& op);
 
   ExpressionReader reader_;
   ByteView view_;
   const ExpressionTarget& target_;
   std::uint64_t at_ = 0;
-  std::size_t size_ = 0;
-  std::uint64_t stack_[kMaxExpressionStack];
+  OperandStack stack_{target_.address_size == 4U ? 4U : 8U};
 };
 
 Evaluator::Done Evaluator::step(const ExpressionOp& op) {
@@ -113,104 +106,14 @@ Evaluator::Done Evaluator::step(const ExpressionOp& op) {
     case DW_OP_nop: return {};
     case DW_OP_skip: return jump(op.first);
     case DW_OP_bra: {
-      if (size_ == 0) return underflow();
-      return stack_[--size_] != 0 ? jump(op.first) : Done{};
+      if (stack_.empty()) return underflow();
+      return stack_.take().value != 0 ? jump(op.first) : Done{};
     }
     case DW_OP_call_frame_cfa:
       // Forbidden in frame information (DWARF 5 section 6.4.2): it would ask for itself.
       return error(ErrorCode::kMalformed, "expression asks for the CFA it helps to find");
-    case DW_OP_dup:
-    case DW_OP_drop:
-    case DW_OP_over:
-    case DW_OP_pick:
-    case DW_OP_swap:
-    case DW_OP_rot: return stack_step(op);
-    case DW_OP_abs:
-    case DW_OP_neg:
-    case DW_OP_not:
-    case DW_OP_plus_uconst: return unary_step(op);
-    default: return binary_step(op);
+    default: return done(stack_.apply(code, op.first), code);
   }
-}
-
-Evaluator::Done Evaluator::stack_step(const ExpressionOp& op) {
-  const auto needs = [&](std::uint64_t count) { return size_ >= count; };
-  std::uint64_t* const top = stack_ + size_ - 1;
-  switch (op.opcode) {
-    case DW_OP_dup: return needs(1) ? push(*top) : Done(underflow());
-    case DW_OP_drop:
-      if (!needs(1)) return underflow();
-      --size_;
-      return {};
-    case DW_OP_over: return needs(2) ? push(top[-1]) : Done(underflow());
-    case DW_OP_pick: return needs(op.first + 1) ? push(stack_[size_ - 1 - op.first]) : Done(underflow());
-    case DW_OP_swap:
-      if (!needs(2)) return underflow();
-      std::swap(top[0], top[-1]);
-      return {};
-    default: {  // rot: the top becomes the third, the second the top, the third the second
-      if (!needs(3)) return underflow();
-      const std::uint64_t first = top[0];
-      top[0] = top[-1];
-      top[-1] = top[-2];
-      top[-2] = first;
-      return {};
-    }
-  }
-}
-
-Evaluator::Done Evaluator::unary_step(const ExpressionOp& op) {
-  if (size_ == 0) return underflow();
-  std::uint64_t& top = stack_[size_ - 1];
-  switch (op.opcode) {
-    case DW_OP_abs: top = as_signed(top) < 0 ? 0 - top : top; break;
-    case DW_OP_neg: top = 0 - top; break;
-    case DW_OP_not: top = ~top; break;
-    default: top += op.first; break;
-  }
-  top = word(top);
-  return {};
-}
-
-Evaluator::Done Evaluator::binary_step(const ExpressionOp& op) {
-  const bool is_binary = (op.opcode >= DW_OP_and && op.opcode <= DW_OP_ne);
-  if (!is_binary) return error(ErrorCode::kUnsupported, "operation has no meaning in frame information", op.opcode);
-  if (size_ < 2) return underflow();
-  const std::uint64_t right = stack_[size_ - 1];
-  const std::uint64_t left = stack_[size_ - 2];
-  const std::int64_t signed_right = as_signed(right);
-  const std::int64_t signed_left = as_signed(left);
-  std::uint64_t result = 0;
-  switch (op.opcode) {
-    case DW_OP_and: result = left & right; break;
-    case DW_OP_or: result = left | right; break;
-    case DW_OP_xor: result = left ^ right; break;
-    case DW_OP_plus: result = left + right; break;
-    case DW_OP_minus: result = left - right; break;
-    case DW_OP_mul: result = left * right; break;
-    case DW_OP_div:
-      if (right == 0) return error(ErrorCode::kMalformed, "expression divides by zero");
-      // The one quotient that does not fit wraps to itself.
-      result = signed_right == -1 ? 0 - left : static_cast<std::uint64_t>(signed_left / signed_right);
-      break;
-    case DW_OP_mod:
-      if (right == 0) return error(ErrorCode::kMalformed, "expression divides by zero");
-      result = left % right;
-      break;
-    case DW_OP_shl: result = right < 64 ? left << right : 0; break;
-    case DW_OP_shr: result = right < 64 ? left >> right : 0; break;
-    case DW_OP_shra: result = static_cast<std::uint64_t>(signed_left >> (right < 64 ? right : 63)); break;
-    case DW_OP_eq: result = left == right; break;
-    case DW_OP_ne: result = left != right; break;
-    case DW_OP_ge: result = signed_left >= signed_right; break;
-    case DW_OP_gt: result = signed_left > signed_right; break;
-    case DW_OP_le: result = signed_left <= signed_right; break;
-    case DW_OP_lt: result = signed_left < signed_right; break;
-    default: return error(ErrorCode::kUnsupported, "operation has no meaning in frame information", op.opcode);
-  }
-  stack_[size_ - 2] = word(result);
-  --size_;
-  return {};
 }
 
 }  // namespace
