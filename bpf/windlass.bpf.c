@@ -318,6 +318,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, trail, s->event.head.tgid, s->event.head.tid)) {
     if (trail->process.labels.kind) wl_take_labels(s, trail);
+    if (trail->process.thread_slot) wl_use_thread_slot(u, trail->process.thread_slot);
     __u32 cpu = s->event.head.cpu;
     struct wl_memo* m = bpf_map_lookup_elem(&memo, &cpu);
     if (m) wl_walk(s, m, trail);
@@ -332,8 +333,11 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   if (u->next_stack) stop = u->next_stack - WL_RED_ZONE;
   wl_first_frame(s, regs);
   if (!u->other_stack.there && !u->next_stack) stop = wl_any_go_sp(u, &wl_go_way, stop);
+#ifndef WL_TARGET_A64
+  if (u->gs_base) stop = wl_windows_sp(u, stop);
+#endif
   s->machine = WL_MACHINE;
-  s->thread_block = u->thread_pointer;
+  s->thread_block = wl_thread_block(task);
   if (!wl_emit_raw(s, st, stop)) return 0;
   st->ends[u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL]++;
   return 1;

@@ -137,9 +137,12 @@ enum wl_sampled_word {
   WL_HELD_SIZE = 8,
   WL_HELD_FP = 9,      /* Where the frame's frame pointer leads in the frame: the caller's frame pointer. */
   WL_HELD_RETURN = 10, /* The return address behind it. */
+  /* Of a program for Windows: */
+  WL_THREAD_SLOT = 11, /* The variable that has the offset in the TEB, */
+  WL_THREAD_WORD = 12, /* and the word there: the thread's pointer. */
 };
 #define WL_WAY_WORDS 7u /* the first ones */
-#define WL_WORDS 11u
+#define WL_WORDS 13u
 
 struct wl_raw_event {
   struct wl_event_head head;

@@ -95,6 +95,11 @@ struct wl_process {
   __u64 epoch; /* Must be the process's current epoch. exec, fork and unmap give the process a new epoch, which their
                 * event has. */
   struct wl_label_source labels; /* Of its threads. */
+  __u64 thread_slot; /* Windows: the thread's pointer is the word at this offset in the TEB. From WL_LEAST_VARIABLE on:
+                      * at the offset that a variable at this address has. 0: the thread's pointer is fs.base. */
 };
+
+#define WL_LEAST_VARIABLE 0x10000u
+#define WL_TEB_BYTES 0x2000u
 
 #endif

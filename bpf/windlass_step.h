@@ -185,6 +185,19 @@ WL_INLINE void wl_forget_words(struct wl_unwind* u, __u32 first, __u32 end) {
   for (__u32 i = first; i < end; i++) u->words[i].address = 0;
 }
 
+/* The thread's pointer of a program for Windows, where wl_process.thread_slot says. */
+WL_GLOBAL int wl_use_thread_slot(struct wl_unwind* u, __u64 slot) {
+  if (!u) return 1;
+  u->thread_pointer = 0;
+  if (slot >= WL_LEAST_VARIABLE) {
+    if (wl_load_word(u, WL_THREAD_SLOT, slot)) return 1;
+    slot = u->words[WL_THREAD_SLOT].value;
+  }
+  if (!u->gs_base || slot == 0 || slot >= WL_TEB_BYTES || wl_load_word(u, WL_THREAD_WORD, u->gs_base + slot)) return 1;
+  u->thread_pointer = u->words[WL_THREAD_WORD].value;
+  return 0;
+}
+
 /* Puts the CFA of WL_CFA_THREAD into u->room.cfa, and the place it was loaded from. Returns WL_CONTINUE, or why there
  * is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {

@@ -135,7 +135,7 @@ struct wl_unwind {
   __u32 tgid;
   __u64 epoch;
   __u32 has_interpreter; /* Its struct wl_interpreter stands behind the mapping set. */
-  __u64 thread_pointer;  /* Of the thread (x86-64: fs.base); 0: not known. */
+  __u64 thread_pointer;  /* Of the thread (x86-64: fs.base, or as wl_process.thread_slot says); 0: not known. */
   __u64 gs_base;         /* x86-64: the same. Under Wine the TEB. */
   /* The result of wl_find_rule for the cursor's pc: a rule, or code without a rule. */
   __u32 ref;       /* Of the rule; 0: none. */

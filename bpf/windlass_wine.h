@@ -25,6 +25,22 @@ WL_GLOBAL __u64 wl_wine_frame(struct wl_unwind* u, __u64 arguments, __u64 length
   return 0;
 }
 
+/* Where the program's stack goes on, if the thread is on the Unix side's stack and the walk has not left that: the sp
+ * of its system call, less the red zone. Else `otherwise`. Where a sample's two stacks are copied, the Unix side's ends
+ * at the frame of the system call. */
+WL_GLOBAL __u64 wl_windows_sp(struct wl_unwind* u, __u64 otherwise) {
+  if (!u || u->gs_base == 0) return otherwise;
+  __u64* word = &u->room.value;
+  __u64 sp = u->cursor.regs[WL_SP];
+  if (wl_read(&u->env, word, 8, u->gs_base + WL_WINE_TEB_FRAME)) return otherwise;
+  __u64 frame = *word;
+  if (sp >= frame || frame - sp > WL_WINE_UNIX_STACK || (otherwise != 0 && otherwise - sp > frame - sp))
+    return otherwise;
+  if (wl_read(&u->env, word, 8, frame + WL_WINE_FRAME_RSP) || *word <= WL_RED_ZONE) return otherwise;
+  u->left_at = frame + WL_WINE_FRAME_ROOM;
+  return *word - WL_RED_ZONE;
+}
+
 /* The cursor stands at the mark, which is counted among the frames and is none. */
 WL_GLOBAL int wl_step_callback(struct wl_unwind* u) {
   if (!u) return WL_END_INTERNAL;

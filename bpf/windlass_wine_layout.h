@@ -16,9 +16,10 @@
 #define WL_WINE_MARK 0xdeadbabeull
 #define WL_WINE_CALL_BYTES 32u /* from the mark's end to the arguments: number, address, length, 0 */
 #define WL_WINE_TEB_FRAME 0x328u
-#define WL_WINE_FRAME_RSP 0x88u    /* the program's, in its system call */
-#define WL_WINE_FRAME_BELOW 0xa0u  /* of the system call that called back; 0: there is none */
-#define WL_WINE_FRAME_SAVED 0x400u /* of a callback: call_user_mode_callback's rbp */
+#define WL_WINE_FRAME_RSP 0x88u      /* the program's, in its system call */
+#define WL_WINE_UNIX_STACK 0x100000u /* bytes of the Unix side's stack, at whose end the frame is */
+#define WL_WINE_FRAME_BELOW 0xa0u    /* of the system call that called back; 0: there is none */
+#define WL_WINE_FRAME_SAVED 0x400u   /* of a callback: call_user_mode_callback's rbp */
 /* At that rbp stands the caller's, at 8 the return address, below it rbx, rsi, rdi, r12 to r15. The frame is as far
  * below as this, rounded down to 64. */
 #define WL_WINE_FRAME_ROOM 0x4f0u

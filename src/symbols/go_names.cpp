@@ -8,8 +8,12 @@ std::unique_ptr<GoNames> GoNames::open(int fd, std::string& note) {
   auto file = MappedFile::from_fd(fd);
   const auto image = file ? image::ElfImage::parse(file->bytes()) : Failure(file.error());
   if (!image) return nullptr;  // who opens it for its symbols says so
-  const auto table = runtimes::go::find_table(*image);
-  if (table) return std::unique_ptr<GoNames>(new GoNames(std::move(*file), *table, *image));
+  return make(*image, std::move(*file), note);
+}
+
+std::unique_ptr<GoNames> GoNames::make(const runtimes::go::Program& program, MappedFile file, std::string& note) {
+  const auto table = runtimes::go::find_table(program);
+  if (table) return std::unique_ptr<GoNames>(new GoNames(std::move(file), *table, program));
   if (table.error().code != ErrorCode::kNotFound) note = table.error().text();
   return nullptr;
 }

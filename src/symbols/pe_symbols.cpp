@@ -86,6 +86,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module, co
     if (module.build_id.empty() && &path != &module.open_path && path != module.open_path) continue;
     PeSymbolFile opened(std::move(*file), std::move(*image));
     opened.find_pdb(module, options);
+    if (options.go_table) opened.go_ = GoNames::make(opened.image_, MappedFile(), opened.note_);
     return opened;
   }
   return std::nullopt;
@@ -103,15 +104,16 @@ void PeSymbolFile::find_pdb(const profile::Module& module, const SymbolizeOption
   for (const std::string& path :
        {std::filesystem::read_symlink(module.open_path, none).string(), module.open_path, module.path})
     if (path.starts_with('/') && !path.starts_with("/proc/self/fd/")) wanted.images.push_back(path);
-  if (auto found = symbols::find_pdb(wanted, options, pdb_note_)) pdb_.emplace(std::move(found));
+  if (auto found = symbols::find_pdb(wanted, options, note_)) pdb_.emplace(std::move(found));
 }
 
 void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   names.opened = true;
-  names.note = pdb_note_;
+  names.note = note_;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;
+    if (go_ && go_->name(i, rva, lines_, names)) continue;
     if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
     name_by_symbols(i, rva, names);
   }

@@ -1,5 +1,5 @@
-// Names of a PE image: from its PDB file, else its COFF symbols (MinGW) and its exports, where functions begin by its
-// function table.
+// Names of a PE image: from the own table of a Go program, its PDB file, else its COFF symbols (MinGW) and its exports,
+// where functions begin by its function table.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "formats/image/pe.h"
 #include "lookup/sources/unwind_source.h"
 #include "profiler/profile/profile.h"
+#include "symbols/go_names.h"
 #include "symbols/pdb_names.h"
 #include "symbols/symbol_result.h"
 #include "symbols/symbolize.h"
@@ -46,8 +47,9 @@ class PeSymbolFile {
   image::PeImage image_;  // a view of file_
   std::unique_ptr<sources::UnwindSource> source_;
   std::shared_ptr<const Tables> tables_;  // what names are looked up in
+  std::unique_ptr<GoNames> go_;           // null: no program of Go's
   std::optional<PdbNames> pdb_;
-  std::string pdb_note_;  // why there is none, if it is worth a sentence
+  std::string note_;  // why names are missing, if it is worth a sentence
   bool lines_ = true;
 };
 

@@ -25,6 +25,7 @@ struct ApplyContext {
   std::uint64_t pac_mask = 0;                 // bits of a return address to clear where it is signed (AArch64)
   bool slots_below_sp_are_dead = true;        // see value()
   std::optional<std::uint64_t> fs_base = {};  // x86-64: of the thread, for expressions, where it is known
+  std::optional<std::uint64_t> gs_base = {};  // The same.
   bool jumps_to_register = true;              // see apply()
 };
 
@@ -121,6 +122,8 @@ class RuleReader {
     const auto read_register = [&](std::uint64_t reg) -> Expected<std::uint64_t> {
       if (reg == x86_64::kFsBase && context_.fs_base && frame_.architecture() == Architecture::kX86_64)
         return *context_.fs_base;
+      if (reg == x86_64::kGsBase && context_.gs_base && frame_.architecture() == Architecture::kX86_64)
+        return *context_.gs_base;
       if (!frame_.has(reg)) return fail(ErrorCode::kNotFound, "register is not known in this frame", reg);
       return frame_.get(reg);
     };

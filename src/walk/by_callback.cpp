@@ -34,7 +34,7 @@ bool by_callback(const StepContext& context, Step& step) {
   } call;
   static_assert(sizeof call == WL_WINE_CALL_BYTES);
   if (!memory.read(sp, &call, sizeof call) || call.arguments != sp + sizeof call) return false;
-  const std::uint64_t frame = find_frame(memory, context.scratch.gs_base, call.arguments, call.length);
+  const std::uint64_t frame = find_frame(memory, context.scratch.gs_base.value_or(0), call.arguments, call.length);
   std::uint64_t rbp = 0;
   if (frame == 0 || !memory.read(frame + WL_WINE_FRAME_SAVED, &rbp, sizeof rbp) ||
       ((rbp - WL_WINE_FRAME_ROOM) & ~std::uint64_t{63}) != frame)

@@ -51,6 +51,10 @@ bool by_pdata(const StepContext& context, Step& step) {
     if (step.status.end == WalkEnd::kBadRow) return false;
   }
   if (by_callback(context, step)) return true;
+  if (step.status.end == WalkEnd::kComplete && module.end_proof(pc) != sources::EndProof::kProven) {
+    step.status = guessed_end(context);
+    return true;
+  }
   if (!accept(context, step)) {
     (void)by_synthesis(context, step);  // else that is how the walk ends
     return true;

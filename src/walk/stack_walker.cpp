@@ -62,9 +62,10 @@ void walk::ReturnScratch::operator()(Scratch* scratch) const {
 }
 
 // The thread's pointer is the same for all frames, but for what rows have callers find there.
-static void keep_fs_base(const Registers& registers, walk::Scratch& scratch) {
-  if (registers.architecture() == Architecture::kX86_64 && registers.has(x86_64::kFsBase))
-    scratch.fs_base = registers.get(x86_64::kFsBase);
+static void keep_thread(const Registers& registers, walk::Scratch& scratch) {
+  if (registers.architecture() != Architecture::kX86_64) return;
+  if (registers.has(x86_64::kFsBase)) scratch.fs_base = registers.get(x86_64::kFsBase);
+  if (registers.has(x86_64::kGsBase)) scratch.gs_base = registers.get(x86_64::kGsBase);
 }
 
 void StackWalker::restart(const Registers& registers) {
@@ -80,10 +81,9 @@ void StackWalker::restart(const Registers& registers) {
   certainty_ = FrameCertainty::kDescribed;
   error_ = {};
   scratch_->progress = {};
-  const bool x86 = registers.architecture() == Architecture::kX86_64;
   scratch_->fs_base.reset();
-  keep_fs_base(frame_.registers, *scratch_);
-  scratch_->gs_base = x86 ? registers.get(x86_64::kGsBase) : 0;
+  scratch_->gs_base.reset();
+  keep_thread(frame_.registers, *scratch_);
   scratch_->exact = frame_.registers;
   scratch_->since_exact = 0;
 }
@@ -171,7 +171,7 @@ bool StackWalker::step() {
   ++frames_;
   ++scratch_->since_exact;
   frame_.registers = step.caller;
-  keep_fs_base(frame_.registers, *scratch_);
+  keep_thread(frame_.registers, *scratch_);
   frame_.saved = step.saved;
   frame_.origin = step.origin;
   frame_.signal_frame = step.signal_frame;

@@ -13,6 +13,7 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
       .pac_mask = context.space.pointer_mask(),
       .slots_below_sp_are_dead = origin == FrameOrigin::kCfi,
       .fs_base = context.scratch.fs_base,
+      .gs_base = context.scratch.gs_base,
       .jumps_to_register = context.module == nullptr || !context.module->is_exact(),
   };
   step.saved = context.frame.saved;

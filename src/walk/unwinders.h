@@ -38,7 +38,7 @@ struct Scratch {
   flow::SynthesisScratch* synthesis;
   Progress progress;                     // Of this walk.
   std::optional<std::uint64_t> fs_base;  // x86-64: of the walked thread, or a row's value for the callers.
-  std::uint64_t gs_base = 0;             // The same.
+  std::optional<std::uint64_t> gs_base;  // The same. Of Windows: the TEB.
   std::uint64_t lowest = 0;              // The least value that sp can have in the current frame, if it is not known.
   bool register_lost = false;            // In the last step: a row made from code needs a register that is not known.
   Registers exact;                       // Of the last frame whose registers were all known.

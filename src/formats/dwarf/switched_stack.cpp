@@ -38,8 +38,8 @@ bool read_sum(ByteCursor& cursor, std::uint64_t& addend) {
   return value.has_value();
 }
 
-// [rsp + slot]
-bool read_slot(ByteCursor& cursor, std::uint64_t& slot) {
+// [rsp + place]
+bool read_place(ByteCursor& cursor, std::uint64_t& slot) {
   if (!read_op(cursor, DW_OP_breg0 + x86_64::kRsp)) return false;
   const auto offset = cursor.sleb();
   slot = static_cast<std::uint64_t>(offset.value_or(-1));
@@ -53,11 +53,25 @@ bool read_guard(ByteCursor& cursor) {
   return cursor.remaining() <= 0x7f && std::equal(expected.begin(), expected.end(), bytes->u8());
 }
 
+// [gs.base + offset], or [gs.base + [variable]], with gs.base pushed.
+bool read_slot(ByteCursor& cursor, ThreadSlot& slot) {
+  const std::uint8_t operation = cursor.read<std::uint8_t>().value_or(0);
+  if (operation == DW_OP_plus_uconst) {
+    slot.offset = cursor.uleb().value_or(0);
+  } else if (operation == DW_OP_addr) {
+    slot.variable = cursor.read<std::uint64_t>().value_or(0);
+    if (!read_op(cursor, DW_OP_deref) || !read_op(cursor, DW_OP_plus)) return false;
+  }
+  return slot.used() && read_op(cursor, DW_OP_deref);
+}
+
 std::optional<SwitchedStack> read_cfa(ByteView cfa) {
   SwitchedStack stack;
   ByteCursor cursor(cfa);
-  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase ||
-      cursor.sleb().value_or(-1) != 0 || !read_guard(cursor) || !read_op(cursor, DW_OP_consts))
+  if (!read_op(cursor, DW_OP_bregx)) return std::nullopt;
+  const std::uint64_t base = cursor.uleb().value_or(0);
+  if ((base != x86_64::kFsBase && base != x86_64::kGsBase) || cursor.sleb().value_or(-1) != 0 || !read_guard(cursor) ||
+      (base == x86_64::kGsBase && !read_slot(cursor, stack.slot)) || !read_op(cursor, DW_OP_consts))
     return std::nullopt;
   const auto thread = cursor.sleb();
   if (!thread || !read_op(cursor, DW_OP_plus) || !read_op(cursor, DW_OP_deref)) return std::nullopt;
@@ -69,11 +83,31 @@ std::optional<SwitchedStack> read_cfa(ByteView cfa) {
   return stack;
 }
 
-// What is loaded like the stack pointer, from the word behind it.
-SwitchedStack beside(const SwitchedStack& stack) {
-  return {stack.thread, {stack.offsets[0], stack.offsets[1], stack.offsets[2] + 8}};
+void append_slot(const ThreadSlot& slot, Block& to) {
+  if (slot.variable != 0) {
+    to.push_back(DW_OP_addr);
+    for (unsigned shift = 0; shift < 64; shift += 8) to.push_back(static_cast<std::uint8_t>(slot.variable >> shift));
+    to.insert(to.end(), {DW_OP_deref, DW_OP_plus});
+  } else {
+    append_sum(to, slot.offset);
+  }
+  to.push_back(DW_OP_deref);
 }
 
+// What is loaded like the stack pointer, from the word behind it.
+SwitchedStack beside(SwitchedStack stack) {
+  stack.offsets[2] += 8;
+  stack.addend = 0;
+  stack.saves_pc = false;
+  return stack;
+}
+
+}  // namespace
+
+namespace {
+constexpr std::array<std::uint8_t, 1> kNoThread = {DW_OP_lit0};
+
+constexpr std::uint8_t base_register(bool windows) { return windows ? x86_64::kGsBase : x86_64::kFsBase; }
 }  // namespace
 
 void append_cfa(const SwitchedStack& stack, Block& to) {
@@ -81,7 +115,9 @@ void append_cfa(const SwitchedStack& stack, Block& to) {
   append_sum(stored, stack.offsets[2]);
   stored.push_back(DW_OP_deref);
   append_sum(stored, stack.addend);
-  Block loads = {DW_OP_consts};
+  Block loads;
+  if (stack.slot.used()) append_slot(stack.slot, loads);
+  loads.push_back(DW_OP_consts);
   put_sleb(loads, stack.thread);
   loads.insert(loads.end(), {DW_OP_plus, DW_OP_deref});
   for (const std::uint64_t offset : {stack.offsets[0], stack.offsets[1]}) {
@@ -89,21 +125,18 @@ void append_cfa(const SwitchedStack& stack, Block& to) {
     loads.push_back(DW_OP_deref);
   }
   append_guarded(loads, stored);
-  to.insert(to.end(), {DW_OP_bregx, x86_64::kFsBase, 0});
+  to.insert(to.end(), {DW_OP_bregx, base_register(stack.slot.used()), 0});
   append_guarded(to, loads);
 }
 
-namespace {
-constexpr std::array<std::uint8_t, 1> kNoThread = {DW_OP_lit0};
-}
-
-void leave_switched_stack(FrameRow& to) {
+void leave_switched_stack(FrameRow& to, bool windows) {
   to.expressions = ByteView(reinterpret_cast<const std::byte*>(kNoThread.data()), kNoThread.size());
-  to.registers.append(x86_64::kFsBase, RegisterRule::expression_value({0, kNoThread.size()}));
+  to.registers.append(base_register(windows), RegisterRule::expression_value({0, kNoThread.size()}));
 }
 
 bool leaves_switched_stack(const FrameRow& row) {
   const RegisterRule* rule = row.registers.find(x86_64::kFsBase);
+  if (rule == nullptr) rule = row.registers.find(x86_64::kGsBase);
   if (rule == nullptr || !rule->is(RegisterRule::kExpressionValue)) return false;
   const ByteView bytes = row.expression(*rule);
   return bytes.size() == kNoThread.size() && bytes.u8()[0] == kNoThread[0];
@@ -143,8 +176,8 @@ void append_cfa(const MovableStack& stack, Block& to) {
 std::optional<MovableStack> movable_stack(ByteView cfa) {
   MovableStack stack;
   ByteCursor cursor(cfa);
-  if (!read_slot(cursor, stack.owner) || !read_sum(cursor, stack.top) || !read_op(cursor, DW_OP_deref) ||
-      !read_slot(cursor, stack.depth) || !read_op(cursor, DW_OP_minus) || !read_sum(cursor, stack.addend) ||
+  if (!read_place(cursor, stack.owner) || !read_sum(cursor, stack.top) || !read_op(cursor, DW_OP_deref) ||
+      !read_place(cursor, stack.depth) || !read_op(cursor, DW_OP_minus) || !read_sum(cursor, stack.addend) ||
       !cursor.at_end())
     return std::nullopt;
   return stack;

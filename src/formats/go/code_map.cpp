@@ -38,7 +38,8 @@ std::int32_t signed_number(std::uint32_t zigzag) {
 std::uint64_t CodeMap::begin_of(std::uint64_t number) const {
   const std::uint64_t half = entry_half(table_);
   if (half == 4) return table_.text + table_.index.at<std::uint32_t>(number * 8).value_or(0);
-  return table_.index.at<std::uint64_t>(number * 16).value_or(0);
+  const std::uint64_t stored = table_.index.at<std::uint64_t>(number * 16).value_or(0);
+  return stored == 0 ? 0 : stored - table_.base;
 }
 
 Expected<Function> CodeMap::function_at(std::uint64_t address) const {
@@ -93,6 +94,7 @@ std::string_view CodeMap::name(std::int32_t offset) const {
 // (src/runtime/symtab.go, step()).
 Expected<void> CodeMap::for_each_value(const Function& function, std::uint32_t list, ValueSink value) const {
   const ByteView values = table_.values;
+  if (list == 0) return {};  // what is no function but a mark in the code has none
   if (list >= values.size())
     return fail(ErrorCode::kMalformed, "a list of values lies outside of Go's table",
                 table_.functions.origin() + function.record, list);

@@ -1,15 +1,14 @@
-// Finds out whether an ELF image is a Go program. If it is: where the table of functions lies, which form that has, and
-// the address from which its numbers count. Stripping leaves the table (runtime.pclntab), because the program itself
-// needs it.
+// Finds out whether an ELF or PE image is a Go program. If it is: where the table of functions lies, which form that
+// has, and the address from which its numbers count. Stripping leaves the table (runtime.pclntab), because the program
+// itself needs it.
 //
 // Each form is named after the first Go release that wrote it. The first word of the table tells the forms apart
 // (src/internal/abi/symtab.go, src/debug/gosym/pclntab.go).
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "formats/image/elf.h"
+#include "formats/go/program.h"
 #include "windlass/registers.h"
 
 namespace windlass::runtimes::go {
@@ -29,6 +28,7 @@ struct Table {
   std::uint64_t address = 0;  // of the table
   std::uint64_t origin = 0;   // and its offset in the file
   std::uint64_t text = 0;     // of what functions count from; 0 where they are addresses
+  std::uint64_t base = 0;     // what addresses in the table are larger by than those of the image: PE
   std::uint64_t function_count = 0;
   ByteView index;      // an entry each function, ascending, and one more for the last one's end
   ByteView functions;  // what entries and records count from
@@ -37,14 +37,7 @@ struct Table {
 
 // kNotFound: the image has none. kUnsupported: of a form that is not known, or of a machine with 4-byte words.
 // kMalformed, kTruncated: `where` is the offset in the file. Linear in the sections, and, in position-independent
-// programs, the relocations.
-[[nodiscard]] Expected<Table> find_table(const image::ElfImage& image);
-
-// A word of the image as the program sees it when loaded at the addresses in the file. Position-independent images hold
-// some of these words in relocations. Linear in the relocations.
-[[nodiscard]] std::optional<std::uint64_t> word_at(const image::ElfImage& image, std::uint64_t address);
-
-// runtime.firstmoduledata, which has what the table leaves out (src/runtime/symtab.go). Linear in the data.
-[[nodiscard]] std::optional<std::uint64_t> find_module_data(const image::ElfImage& image, std::uint64_t table);
+// programs, the relocations. In PE images linear in the constants and data: the table has no section of its own.
+[[nodiscard]] Expected<Table> find_table(const Program& program);
 
 }  // namespace windlass::runtimes::go

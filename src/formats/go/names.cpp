@@ -14,11 +14,11 @@ constexpr std::uint64_t data_word(TableForm form) { return form >= TableForm::k1
 
 }  // namespace
 
-Names::Names(const CodeMap& map, const image::ElfImage& image) : map_(map), image_(image) {
+Names::Names(const CodeMap& map, const Program& program) : map_(map), program_(program) {
   const Table& table = map_.table();
   if (table.form < TableForm::k1_18) return;
-  if (const auto module = find_module_data(image_, table.address))
-    data_ = word_at(image_, *module + 8 * data_word(table.form)).value_or(0);
+  if (const auto module = program_.find_pointer(table.address))
+    data_ = program_.pointer_at(*module + 8 * data_word(table.form)).value_or(0);
 }
 
 Expected<void> Names::at(std::uint64_t address, FunctionRef<void(const Place&)> place) const {
@@ -55,8 +55,9 @@ std::optional<ByteView> Names::tree_of(const Function& function) const {
   } else {
     at = (at + 7) / 8 * 8;
     address = table.functions.at<std::uint64_t>(at + std::uint64_t{kInlinedTree} * 8).value_or(0);
+    if (address != 0) address -= table.base;
   }
-  const auto tree = image_.from_address(address);
+  const auto tree = program_.from_address(address);
   return address != 0 && tree ? std::optional(*tree) : std::nullopt;
 }
 

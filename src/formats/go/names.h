@@ -26,7 +26,7 @@ class Names {
 
   // Linear in the data, and in position-independent programs in the relocations: the trees of inlined calls count from
   // an address that the table leaves out.
-  Names(const CodeMap& map, const image::ElfImage& image);
+  Names(const CodeMap& map, const Program& program);
 
   // Calls `place` for what is at an address, innermost first. kNotFound: no function of Go's. Releases before 1.16 do
   // not tell of inlined calls in a form that is known: the line is right, the function the outermost. Linear in the
@@ -43,7 +43,7 @@ class Names {
   [[nodiscard]] std::string_view file_of(const Function& function, std::uint64_t address) const;
 
   CodeMap map_;
-  image::ElfImage image_;
+  Program program_;
   std::uint64_t data_ = 0;  // what offsets of functions' data count from, since Go 1.18
 };
 

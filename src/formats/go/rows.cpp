@@ -126,15 +126,16 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
   return x86 ? switched_rows(subject, sink) : Expected<void>{};
 }
 
-Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end, RowSink sink) const {
+Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end, RowSink sink,
+                                  std::int32_t uncounted) const {
   const Function& function = subject.function;
   const auto give = [&](std::uint64_t from, std::uint64_t to, std::int32_t depth) {
     from = std::max(from, begin), to = std::min(to, end);
     if (from >= to) return;
-    FrameRow row = own_row(from, to, depth, depth > 0 && from >= subject.saved);
+    FrameRow row = own_row(from, to, depth + uncounted, depth > 0 && from >= subject.saved);
     row.signal_frame = subject.role == Role::kInjected;
     if (subject.role == Role::kNext && map_.table().architecture == Architecture::kX86_64)
-      dwarf::leave_switched_stack(row);
+      dwarf::leave_switched_stack(row, map_.table().base != 0);
     sink(row);
   };
   std::int32_t bad = 0;
@@ -183,7 +184,7 @@ std::uint64_t GoRows::frame_pointer_saved_from(const Function& function) const {
 
 // By the instruction in front of `address`, where the frame has just been made, or the one there.
 bool GoRows::saves_frame_pointer(std::uint64_t address, std::int32_t depth, std::uint64_t& from) const {
-  const auto code = image_.from_address(address - 4);
+  const auto code = program_.from_address(address - 4);
   if (!code || code->size() < 16) return false;
   const ByteView at = *code->sub(4, code->size() - 4);
   from = address;
@@ -211,7 +212,7 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
   const Function& function = subject.function;
   const Role role = subject.role;
   const std::uint64_t size = function.end - function.begin;
-  const auto code = image_.at_address(function.begin, size);
+  const auto code = program_.at_address(function.begin, size);
   if (!code || size > kLargestSpecial) return plain_rows(subject, function.begin, function.end, sink);
   const bool by_thread = role != Role::kForeignStack;
   const auto depth = [&](std::uint64_t address) {
@@ -229,7 +230,7 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
       row.registers.append(x86_64::kRbp, RegisterRule::undefined());
     switch (place.kind) {
       case StackPlace::kOwn:
-        if (done) done = plain_rows(subject, begin, end, sink);
+        if (done) done = plain_rows(subject, begin, end, sink, place.offset);
         return;
       case StackPlace::kUnknown: return;
       case StackPlace::kCopied: row.cfa = CfaRule::at(place.reg, place.offset); break;
@@ -271,7 +272,7 @@ const GoRows::Ways& GoRows::ways() const {
       append_to(ways_.bytes);
       return ExpressionPlace{static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(ways_.bytes.size() - begin)};
     };
-    if (auto kept = find_kept_stack(code_of("runtime.asmcgocall"), 0)) {
+    if (auto kept = find_kept_stack(code_of("runtime.asmcgocall").bytes, 0)) {
       kept->addend = 8;
       ways_.kept = append([&](dwarf::Block& to) { dwarf::append_cfa(*kept, to); });
     }
@@ -289,13 +290,14 @@ const GoRows::Ways& GoRows::ways() const {
 }
 
 std::optional<dwarf::SwitchedStack> GoRows::way_back() const {
-  return find_way_back(code_of("runtime.systemstack"), 0);
+  const Code code = code_of("runtime.systemstack");
+  return find_way_back(code.bytes, code.address);
 }
 
-ByteView GoRows::code_of(std::string_view name) const {
+GoRows::Code GoRows::code_of(std::string_view name) const {
   const auto function = find(name);
-  return function ? image_.at_address(function->begin, function->end - function->begin).value_or(ByteView())
-                  : ByteView();
+  if (!function) return {};
+  return {function->begin, program_.at_address(function->begin, function->end - function->begin).value_or(ByteView())};
 }
 
 std::optional<Function> GoRows::find(std::string_view name) const {

@@ -43,7 +43,7 @@ enum class Role : std::uint8_t {
 // of another stack is wanted. Thread-safe; signal-safe but for that.
 class GoRows {
  public:
-  GoRows(const Table& table, const image::ElfImage& image) : map_(table), image_(image) {}
+  GoRows(const Table& table, const Program& program) : map_(table), program_(program) {}
 
   [[nodiscard]] const CodeMap& map() const { return map_; }
   [[nodiscard]] Role role_of(const Function& function) const;
@@ -65,8 +65,9 @@ class GoRows {
     Role role;
     std::uint64_t saved;  // where the frame pointer is, from there on
   };
-  [[nodiscard]] Expected<void> plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end,
-                                          RowSink sink) const;
+  // `uncounted`: bytes on the stack beside those that the table counts.
+  [[nodiscard]] Expected<void> plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end, RowSink sink,
+                                          std::int32_t uncounted = 0) const;
   [[nodiscard]] Expected<void> switched_rows(const Subject& subject, RowSink sink) const;
   // The expressions of kSystemStack, by how many words of its own the function has below the return address, and of
   // kSystemJump, which has none there.
@@ -79,10 +80,14 @@ class GoRows {
   };
   const Ways& ways() const;
   [[nodiscard]] std::optional<Function> find(std::string_view name) const;
-  [[nodiscard]] ByteView code_of(std::string_view name) const;
+  struct Code {
+    std::uint64_t address = 0;
+    ByteView bytes;
+  };
+  [[nodiscard]] Code code_of(std::string_view name) const;  // empty: there is none
 
   CodeMap map_;
-  image::ElfImage image_;
+  Program program_;
   mutable std::once_flag looked_;
   mutable Ways ways_;
 };

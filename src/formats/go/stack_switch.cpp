@@ -94,10 +94,12 @@ class Places {
     if (end > first_) sink_(first_, end, place);
     first_ = end;
   }
-  [[nodiscard]] std::int32_t cfa_offset(std::uint64_t address) const { return depth_(address) + 8; }
+  // On the own stack.
+  [[nodiscard]] std::int32_t cfa_offset(std::uint64_t address) const { return depth_(address) + now_.offset + 8; }
 
   void follow(const Instruction& at) {
     const auto copied = now_.kind == StackPlace::kOwn ? copy_of_sp(at) : std::nullopt;
+    const std::int32_t above = copied ? cfa_offset(at.address) - *copied : 0;
     if (now_.kind == StackPlace::kUnknown && at.is_move() && at.memory(0) != nullptr)
       store(at);
     else if (now_.kind == StackPlace::kOther && kept_ && stores_at(at, kept_->depth))
@@ -108,7 +110,7 @@ class Places {
       set(at);
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (at.writes(reg)) copies_[reg].reset();
-    if (copied && at.reg(0) < kRegisters) copies_[at.reg(0)] = cfa_offset(at.address) - *copied;
+    if (copied && at.reg(0) < kRegisters) copies_[at.reg(0)] = above;
   }
   // What is added to rsp by mov reg, rsp or lea reg, [rsp + offset].
   [[nodiscard]] static std::optional<std::int32_t> copy_of_sp(const Instruction& at) {
@@ -131,17 +133,31 @@ class Places {
   // rsp, other than by what the table counts.
   void set(const Instruction& at) {
     const bool moved = at.is_move();
-    if (now_.kind == StackPlace::kCopied) {
+    if (now_.kind == StackPlace::kStored && !moved) {
+      now_.slot += depth_(at.next) - depth_(at.address) + uncounted(at);
+    } else if (now_.kind == StackPlace::kCopied) {
       if (moved && at.reg(1) == now_.reg) now_ = {};
     } else if (now_.kind != StackPlace::kOwn) {
       if (moved) now_ = {};
     } else if (moved || at.info.mnemonic == ZYDIS_MNEMONIC_AND) {
       leave(at.address, moved);
+    } else {
+      now_.offset += uncounted(at);
     }
   }
+  // Bytes that an addition takes off rsp without being counted in the table: Go's assembler counts those of its own.
+  [[nodiscard]] std::int32_t uncounted(const Instruction& at) const {
+    const bool adds = at.info.mnemonic == ZYDIS_MNEMONIC_ADD, subtracts = at.info.mnemonic == ZYDIS_MNEMONIC_SUB;
+    if ((!adds && !subtracts) || at.operands[1].type != ZYDIS_OPERAND_TYPE_IMMEDIATE ||
+        depth_(at.next) != depth_(at.address))
+      return 0;
+    const auto size = static_cast<std::int32_t>(at.operands[1].imm.value.s);
+    return adds ? -size : size;
+  }
   void leave(std::uint64_t address, bool moved) {
+    const std::int32_t depth = depth_(address) + now_.offset;
     now_ = {StackPlace::kUnknown};
-    if (moved && by_thread_) now_ = {StackPlace::kOther, 0, 0, 0, depth_(address)};
+    if (moved && by_thread_) now_ = {StackPlace::kOther, 0, 0, 0, depth};
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (copies_[reg] && outlives_calls(reg) && (reg != x86_64::kRbp || !by_thread_))
         now_ = {StackPlace::kCopied, static_cast<RegisterNumber>(reg), 0, *copies_[reg]};
@@ -162,11 +178,14 @@ class Places {
   unsigned remembered_ = 0;
 };
 
-// What a register holds: the address that follows from the thread's pointer by loads at these offsets, or a constant.
+// What a register holds: the address that follows from the thread's pointer by loads at these offsets, or a constant,
+// or what a variable has. Where the pointer is in a slot of Windows' TEB, it is known without a load.
 struct Loads {
   unsigned count = 0;
   std::array<std::int64_t, 4> offsets{};
   std::optional<std::int64_t> constant;
+  dwarf::ThreadSlot slot{};
+  std::uint64_t variable = 0;  // its address
 };
 
 class WayBack {
@@ -194,7 +213,11 @@ class WayBack {
     if (memory == nullptr) return {};
     const unsigned base = x86_64::dwarf_number(memory->base);
     if (memory->segment == ZYDIS_REGISTER_FS) return thread_value(*memory, base);
-    if (base >= kRegisters || known_[base].count == 0 || known_[base].count == 4) return {};
+    if (memory->segment == ZYDIS_REGISTER_GS) return slot_value(*memory, base);
+    if (memory->base == ZYDIS_REGISTER_RIP)
+      return variable_value(at.next + static_cast<std::uint64_t>(memory->disp.value));
+    const bool is_way = base < kRegisters && (known_[base].count != 0 || known_[base].slot.used());
+    if (!is_way || known_[base].count == 4) return {};
     Loads value = known_[base];
     value.offsets[value.count++] = memory->disp.value;
     return value;
@@ -203,6 +226,21 @@ class WayBack {
     if (memory.base == ZYDIS_REGISTER_NONE) return {1, {memory.disp.value}, {}};
     if (base >= kRegisters || !known_[base].constant) return {};
     return {1, {*known_[base].constant + memory.disp.value}, {}};
+  }
+
+  static Loads variable_value(std::uint64_t address) {
+    Loads value;
+    value.variable = address;
+    return value;
+  }
+  // [gs + constant], or [gs + what a variable has].
+  [[nodiscard]] Loads slot_value(const ZydisDecodedOperandMem& memory, unsigned base) const {
+    Loads value;
+    if (memory.base == ZYDIS_REGISTER_NONE)
+      value.slot.offset = static_cast<std::uint64_t>(memory.disp.value);
+    else if (base < kRegisters && memory.disp.value == 0)
+      value.slot.variable = known_[base].variable;
+    return value;
   }
 
   std::array<Loads, kRegisters> known_{};
@@ -265,6 +303,7 @@ std::optional<dwarf::SwitchedStack> find_way_back(ByteView systemstack, std::uin
   if (!reader.found()) return std::nullopt;
   const auto& offsets = reader.found()->offsets;
   dwarf::SwitchedStack way{offsets[0], {}, 0};
+  way.slot = reader.found()->slot;
   for (unsigned i = 1; i < 4; ++i) {
     if (offsets[i] < 0) return std::nullopt;
     way.offsets[i - 1] = static_cast<std::uint64_t>(offsets[i]);

@@ -17,7 +17,7 @@ namespace windlass::runtimes::go {
 // A stretch of such a function.
 struct StackPlace {
   enum Kind : std::uint8_t {
-    kOwn,      // the one it was called on: the table is right
+    kOwn,      // the one it was called on: the table is right, but for `offset` bytes more on the stack
     kCopied,   // CFA = reg + offset
     kStored,   // CFA = [rsp + slot] + offset
     kOther,    // another one; the goroutine's is where the thread says

@@ -1,5 +1,7 @@
 #include "lookup/sources/go_source.h"
 
+#include "lookup/sources/pe_source.h"
+
 namespace windlass::sources {
 namespace {
 
@@ -58,11 +60,15 @@ void GoSource::for_each_row(RowVisitor& visitor, ErrorSink report) const {
   for_each_row_by_function(*this, kSectionName, visitor, report);
 }
 
-std::unique_ptr<GoSource> find_go_source(const image::ElfImage& image, ErrorSink report) {
-  const auto table = runtimes::go::find_table(image);
-  if (table) return std::make_unique<GoSource>(*table, image);
+std::unique_ptr<GoSource> find_go_source(const runtimes::go::Program& program, ErrorSink report) {
+  const auto table = runtimes::go::find_table(program);
+  if (table) return std::make_unique<GoSource>(*table, program);
   if (table.error().code != ErrorCode::kNotFound) report(table.error());
   return nullptr;
+}
+
+std::unique_ptr<UnwindSource> make_go_source(const image::PeImage& image, ErrorSink report) {
+  return find_go_source(image, report);
 }
 
 }  // namespace windlass::sources

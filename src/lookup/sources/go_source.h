@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "formats/go/rows.h"
-#include "formats/image/elf.h"
 #include "lookup/sources/unwind_source.h"
 
 namespace windlass::sources {
@@ -15,7 +14,7 @@ class GoSource final : public UnwindSource {
  public:
   static constexpr std::string_view kSectionName = ".gopclntab";
 
-  GoSource(const runtimes::go::Table& table, const image::ElfImage& image) : rows_(table, image) {}
+  GoSource(const runtimes::go::Table& table, const runtimes::go::Program& program) : rows_(table, program) {}
 
   std::optional<Architecture> architecture() const override { return rows_.map().table().architecture; }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override { return rows_.row_at(address, to); }
@@ -29,6 +28,6 @@ class GoSource final : public UnwindSource {
 };
 
 // Null where an image has none; `report` hears what is wrong with one that it has.
-[[nodiscard]] std::unique_ptr<GoSource> find_go_source(const image::ElfImage& image, ErrorSink report);
+[[nodiscard]] std::unique_ptr<GoSource> find_go_source(const runtimes::go::Program& program, ErrorSink report);
 
 }  // namespace windlass::sources

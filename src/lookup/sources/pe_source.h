@@ -1,4 +1,5 @@
-// What the sources of PE images share: the exception directory's functions by RVA, whatever their records say.
+// What the sources of PE images share: the exception directory's functions by RVA, whatever their records say. x64
+// images of Go have a table of their own, too (winx64_source.cpp).
 #pragma once
 
 #include "formats/image/function_table.h"
@@ -12,10 +13,10 @@ class PeSource : public UnwindSource {
   PeSource(const PeSource&) = delete;  // what derived classes keep points to the image
   PeSource& operator=(const PeSource&) = delete;
 
-  Expected<Function> function_at(std::uint64_t address) const final;
-  void for_each_function(FunctionSink callback, ErrorSink report) const final;
-  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const final;
-  void for_each_row(RowVisitor& visitor, ErrorSink report) const final;
+  Expected<Function> function_at(std::uint64_t address) const override;
+  void for_each_function(FunctionSink callback, ErrorSink report) const override;
+  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override;
+  void for_each_row(RowVisitor& visitor, ErrorSink report) const override;
 
   bool is_windows() const final { return true; }
   bool may_be_leaf(std::uint64_t rva) const override { return !foreign_code(rva); }
@@ -57,5 +58,7 @@ class PeSource : public UnwindSource {
 
 [[nodiscard]] std::unique_ptr<UnwindSource> make_winx64_source(const image::PeImage& image);
 [[nodiscard]] std::unique_ptr<UnwindSource> make_winarm64_source(const image::PeImage& image);
+// Of a Go program's own table. Null: the image has none, or is read on Windows.
+[[nodiscard]] std::unique_ptr<UnwindSource> make_go_source(const image::PeImage& image, ErrorSink report);
 
 }  // namespace windlass::sources

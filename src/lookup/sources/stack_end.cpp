@@ -97,7 +97,7 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
   if (!source.architecture()) return EndProof::kProven;
   const auto found = source.row_at(pc.lookup(), row);
   if (source.is_windows() && !found && found.error().code == ErrorCode::kNotFound) return EndProof::kNone;
-  if (source.is_windows() || !found) return EndProof::kProven;
+  if (!found) return EndProof::kProven;
   const auto function = source.function_at(pc.lookup());
   const Architecture architecture = *source.architecture();
   const auto read = [&source](std::uint64_t address, void* to, std::size_t size) {
@@ -106,6 +106,7 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
   // Go's compiler marks the outermost frames (FuncFlagTopFrame), and puts a return that is never reached behind them.
   // No other frame of Go's is one, but where a thread has left its goroutine's stack: an expression leads to 0 there.
   const bool is_go = function && function->record.section == RecordPlace::kGoFunctions;
+  if (source.is_windows() && !is_go) return EndProof::kProven;
   if (row.return_address.is(RegisterRule::kUndefined)) {
     const bool is_marked = source.is_exact() || is_go;
     const bool refuted = !is_marked && function && returns(read, row.begin, function->end, architecture);

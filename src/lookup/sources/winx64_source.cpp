@@ -1,4 +1,7 @@
-// Windows x64 unwind information.
+// Windows x64 unwind information, and what compilers write instead of it: Go, OCaml; GHC writes none.
+#include <memory>
+#include <vector>
+
 #include "formats/image/pe_names.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
@@ -17,11 +20,13 @@ class X64Source final : public PeSource {
     find_dispatchers();
     ocaml_ = OcamlFrames::read(image_);
     ghc_ = GhcFrames::read(image_);
+    go_ = make_go_source(image_, [this](const Error& error) { go_problems_.push_back(error); });
   }
 
   std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    if (has_go(address)) return go_row_at(address, to);
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
     if (!entry && ghc_.has_code(image_, address, has_entry_))
@@ -35,6 +40,7 @@ class X64Source final : public PeSource {
   Expected<HandlerCall> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
     winx64::Unwound unwound;
     winx64::SavedAddresses addresses;
+    if (const std::uint64_t rva = callee.registers.pc().lookup() - callee.bias; has_go(rva)) return no_go_row(rva);
     if (ghc_.has_code(image_, callee.registers.pc().lookup() - callee.bias, has_entry_)) {
       const auto left =
           ghc_.unwind(image_, callee.bias, callee.memory, callee.registers, has_entry_, unwound, addresses);
@@ -48,7 +54,31 @@ class X64Source final : public PeSource {
   }
 
   bool may_be_leaf(std::uint64_t rva) const override {
-    return PeSource::may_be_leaf(rva) && !ocaml_.has_code(rva) && !ghc_.has_code(image_, rva, has_entry_);
+    return PeSource::may_be_leaf(rva) && !has_go(rva) && !ocaml_.has_code(rva) &&
+           !ghc_.has_code(image_, rva, has_entry_);
+  }
+
+  // Go's linker describes its functions in .pdata as well, but not where they change stacks.
+  Expected<Function> function_at(std::uint64_t address) const override {
+    return has_go(address) ? go_->function_at(address) : PeSource::function_at(address);
+  }
+  void for_each_function(FunctionSink callback, ErrorSink report) const override {
+    for (const Error& problem : go_problems_) report(problem);
+    bool wanted = true;
+    const auto give = [&](const Function& function) { return wanted = callback(function); };
+    const auto give_other = [&](const Function& function) { return has_go(function.begin) || callback(function); };
+    if (go_) go_->for_each_function(give, report);
+    if (wanted) PeSource::for_each_function(give_other, report);
+  }
+  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
+    if (go_ && function.record.section == RecordPlace::kGoFunctions)
+      return go_->for_each_row(function, callback, report);
+    PeSource::for_each_row(function, callback, report);
+  }
+  void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
+    for (const Error& problem : go_problems_) report(problem);
+    if (go_) go_->for_each_row(visitor, report);
+    if (visitor.wants_more()) PeSource::for_each_row(visitor, report);
   }
 
   void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
@@ -104,6 +134,21 @@ class X64Source final : public PeSource {
     }
   }
 
+  [[nodiscard]] bool has_go(std::uint64_t rva) const {
+    if (!go_) return false;
+    const auto function = go_->function_at(rva);
+    return function || function.error().code != ErrorCode::kNotFound;
+  }
+  static Failure no_go_row(std::uint64_t rva) {
+    return fail(ErrorCode::kUnsupported, "Go's table says nothing of the stack here", rva);
+  }
+  // No other row is asked for: where Go says nothing, the code is followed.
+  Expected<void> go_row_at(std::uint64_t rva, FrameRow& to) const {
+    const auto found = go_->row_at(rva, to);
+    if (!found && found.error().code == ErrorCode::kNotFound) return no_go_row(rva);
+    return found;
+  }
+
   // Return addresses are looked up at the last byte of their call.
   bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
     const auto size = ocaml_.size_at(rva + 1);
@@ -128,6 +173,8 @@ class X64Source final : public PeSource {
   winx64::Functions functions_;
   OcamlFrames ocaml_;
   GhcFrames ghc_;
+  std::vector<Error> go_problems_;
+  std::unique_ptr<UnwindSource> go_;  // null: no program of Go's
   const struct {
     const winx64::Functions& functions;
     bool operator()(std::uint32_t rva) const { return functions.find(rva).has_value(); }

@@ -127,7 +127,6 @@ class Leaves {
 // Every entry of an image's function table, and then the code that none covers.
 Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const image::PeImage& image,
                                       std::size_t functions, std::uint8_t x_reg, sources::ErrorSink report) {
-  if (functions == 0) return UnwindTable();
   std::vector<AddressRange> executable;
   for (const image::PeSection& section : image.sections()) {
     const std::uint64_t size = std::max(section.virtual_size, section.virtual_size == 0 ? section.file_size : 0);
@@ -136,6 +135,7 @@ Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const
   TableBuilder builder(executable);
   builder.reserve(functions * 8, functions * 2);
   std::vector<AddressRange> covered = add_functions(source, x_reg, builder, report);
+  if (covered.empty()) return UnwindTable();
   builder.begin_fallback();
   // Where functions overlap, the furthest end counts.
   for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);

@@ -150,10 +150,11 @@ class KernelSideImpl final : public KernelSide {
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                     std::uint64_t epoch, const wl_interpreter* interpreter,
-                                                    const wl_label_source& labels) override {
-    wl_label_source source = options_.thread_labels != ThreadLabelChoice::kNone ? labels : wl_label_source{};
-    source.with_ids = options_.thread_labels == ThreadLabelChoice::kAll ? 1 : 0;
-    return sets_->publish(tgid, {mappings, interpreter, source}, epoch, MappingSets::Clock::now());
+                                                    const ThreadPlaces& threads) override {
+    ThreadPlaces places = threads;
+    if (options_.thread_labels == ThreadLabelChoice::kNone) places.labels = {};
+    places.labels.with_ids = options_.thread_labels == ThreadLabelChoice::kAll ? 1 : 0;
+    return sets_->publish(tgid, {mappings, interpreter, places}, epoch, MappingSets::Clock::now());
   }
   void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }

@@ -123,7 +123,7 @@ class KernelSide : public SampleSource, public TableStore {
   // are raw until then.
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                     std::uint64_t epoch, const wl_interpreter* interpreter = nullptr,
-                                                    const wl_label_source& labels = {}) override = 0;
+                                                    const ThreadPlaces& threads = {}) override = 0;
   // After WL_EVENT_EXIT.
   void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.

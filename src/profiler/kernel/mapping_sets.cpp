@@ -30,7 +30,7 @@ std::size_t MappingSets::Set::bytes() const {
 
 std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgid, const Contents& contents,
                                                                std::uint64_t epoch, Clock::time_point now) {
-  const auto& [mappings, interpreter, labels] = contents;
+  const auto& [mappings, interpreter, threads] = contents;
   Set set;
   set.count = static_cast<std::uint32_t>(mappings.size());
   set.interpreted = interpreter != nullptr;
@@ -47,7 +47,8 @@ std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgi
   auto* behind = reinterpret_cast<std::byte*>(head + 1) + mappings.size_bytes();
   if (set.interpreted) std::memcpy(behind, interpreter, sizeof *interpreter);
   const std::uint32_t flags = set.interpreted ? WL_PROCESS_INTERPRETED : 0;
-  if (const int error = entries_.update(tgid, {set.maps, set.count, space, flags, epoch, labels}); error != 0) {
+  const wl_process process{set.maps, set.count, space, flags, epoch, threads.labels, threads.slot};
+  if (const int error = entries_.update(tgid, process); error != 0) {
     arena_.free(*object, set.bytes());
     return std::unexpected(
         SystemError{fmt::format("process {} cannot be published: {}", tgid, std::strerror(error)), error});

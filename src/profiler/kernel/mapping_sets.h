@@ -14,6 +14,7 @@
 #include "lookup/table/arena.h"
 #include "profiler/doctor/system_error.h"
 #include "profiler/kernel/kernel_modules.h"
+#include "profiler/kernel/sample_source.h"
 #include "windlass_process_layout.h"
 
 struct wl_interpreter;
@@ -47,7 +48,7 @@ class MappingSets {
   struct Contents {
     std::span<const wl_mapping> mappings;
     const wl_interpreter* interpreter = nullptr;
-    wl_label_source labels{};
+    ThreadPlaces threads;
   };
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, const Contents& contents, std::uint64_t epoch,
                                                     Clock::time_point now);

@@ -20,17 +20,22 @@ namespace windlass::profiler {
 
 struct KernelSideStats;
 
+// Where the threads of a process have what belongs to them, as wl_process has it.
+struct ThreadPlaces {
+  wl_label_source labels{};
+  std::uint64_t slot = 0;
+};
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
   // For sources that unwind themselves: the executable mappings that a process has now; forget() says that it has gone.
-  // `interpreter`: where its interpreter keeps the running functions, copied; null: it has none. `labels`: where its
-  // threads keep their labels.
+  // `interpreter`: where its interpreter keeps the running functions, copied; null: it has none.
   virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                             std::uint64_t epoch,
                                                             const wl_interpreter* interpreter = nullptr,
-                                                            const wl_label_source& labels = {}) = 0;
+                                                            const ThreadPlaces& threads = {}) = 0;
   virtual void forget(std::uint32_t tgid) = 0;
 
   // For sources that unwind themselves: how a frame of a runtime's code is left. `lesson` without its check.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "formats/go/goroutine_labels.h"
+#include "formats/go/rows.h"
 #include "profiler/processes/thread_context.h"
 #include "runtimes/find.h"
 
@@ -92,6 +93,13 @@ wl_label_source goroutines_of(const image::ElfImage& image) {
   return source;
 }
 
+dwarf::ThreadSlot thread_slot_of(const image::PeImage& image) {
+  const auto table = runtimes::go::find_table(image);
+  if (!table || table->architecture != Architecture::kX86_64) return {};
+  const auto way = runtimes::go::GoRows(*table, image).way_back();
+  return way ? way->slot : dwarf::ThreadSlot{};
+}
+
 }  // namespace
 
 std::string content_of(const std::string& build_id) { return "id " + build_id; }
@@ -129,6 +137,7 @@ void CodeFile::take(OpenedFile opened, std::string from_path) {
   machine = image::machine_of(file.bytes());
   if (pe) {
     build_id = pe->build_id();
+    thread_slot = thread_slot_of(*pe);
     const auto sections = pe->sections();
     if (const auto code = std::ranges::find_if(sections, &image::PeSection::executable); code != sections.end()) {
       code_begin = code->rva;
@@ -150,6 +159,10 @@ void CodeFile::take(OpenedFile opened, std::string from_path) {
   }
 }
 
+std::uint64_t CodeFile::thread_slot_at(std::uint64_t bias) const {
+  return thread_slot.variable != 0 ? thread_slot.variable + bias : thread_slot.offset;
+}
+
 void CodeFile::drop() {
   state = TableState::kDropped;
   source.reset();  // it and the images point into `file`
@@ -167,8 +180,10 @@ ProcessTable::CodeLocation CodeFile::place(const os::ProcMap& map) const {
   if (pe) {
     const auto rva = rva_of_file_offset(*pe, map.offset);
     // Its headers, as ModuleRegistry::find_images asks, or not as its section table says.
-    return rva ? ProcessTable::CodeLocation{number, map.begin - *rva, MappingKind::kFile, true}
-               : ProcessTable::CodeLocation{number, map.begin, MappingKind::kGenerated, true};
+    if (!rva) return {number, map.begin, MappingKind::kGenerated, true};
+    ProcessTable::CodeLocation location{number, map.begin - *rva, MappingKind::kFile, true};
+    location.thread_slot = thread_slot_at(location.bias);
+    return location;
   }
   if (!image) return {number, 0, MappingKind::kGenerated};
   const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "formats/dwarf/switched_stack.h"
 #include "formats/image/elf.h"
 #include "formats/image/machine.h"
 #include "formats/image/pe.h"
@@ -60,6 +61,7 @@ struct CodeFile {
   bool has_interpreter = false;                                 // it may be one's process that maps it
   bool has_thread_context = false;                              // CodeLocation::thread_context
   wl_label_source goroutines{};                                 // CodeLocation's
+  dwarf::ThreadSlot thread_slot;                                // of a Go program for Windows
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the table store's number
   std::uint64_t last_used = 0;                                  // the catalogue's
@@ -88,6 +90,8 @@ struct CodeFile {
   }
   // Where a mapping of it lies in its own numbering.
   [[nodiscard]] ProcessTable::CodeLocation place(const os::ProcMap& map) const;
+  // CodeLocation's, of a process that has it `bias` above its own numbering.
+  [[nodiscard]] std::uint64_t thread_slot_at(std::uint64_t bias) const;
   // For Aggregator::build.
   void describe(profile::Module& module) const;
 };

@@ -103,7 +103,7 @@ std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid,
     const CodeFile* file = find(resolve(tgid, parent, maps[loaded.headers]).module);
     // The path may lead to another file by now.
     if (file != nullptr && file->pe && file->pe->timestamp() == loaded.timestamp)
-      images.push_back({loaded.begin, loaded.end, file->number});
+      images.push_back({loaded.begin, loaded.end, file->number, file->thread_slot_at(loaded.begin)});
   }
   return images;
 }

@@ -261,7 +261,8 @@ void ProcessFollower::publish(Process& process) {
   }
   const auto recorded = manager::recorded_interpreter(process.maps->interpreters());
   (void)source_.publish(process.tgid, published, process.epoch,
-                        recorded != nullptr ? recorded->get()->layout() : nullptr, process.maps->labels());
+                        recorded != nullptr ? recorded->get()->layout() : nullptr,
+                        {process.maps->labels(), process.maps->thread_slot()});
 }
 
 }  // namespace windlass::profiler

@@ -236,7 +236,7 @@ void ProcessTable::note_scan(Process& process, const CodeLocation& placement, bo
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
-  if (!image && !table && !moved && !placement.interpreter && !placement.labelled()) return;
+  if (!image && !table && !moved && !placement.interpreter && !placement.has_threads()) return;
   want_scan(process);
 }
 
@@ -337,6 +337,12 @@ static wl_label_source find_labels(std::uint32_t tgid, const std::vector<os::Pro
   return {};
 }
 
+static ProcessTable::CodeLocation location_of(const ProcessTable::Image& image) {
+  ProcessTable::CodeLocation location{image.module, image.begin, MappingKind::kFile, true};
+  location.thread_slot = image.thread_slot;
+  return location;
+}
+
 // What /proc says by now; null if it cannot be read.
 std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
                                                 const MapSet& known) {
@@ -359,12 +365,11 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
     }
     const auto image =
         std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
-    const CodeLocation placement = image != images.end()
-                                       ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
-                                       : resolver_(tgid, parent, map);
+    const CodeLocation placement = image != images.end() ? location_of(*image) : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
     if (placement.thread_context) contexts.push_back(map.file);
     if (placement.goroutines.kind != WL_LABELS_NONE) set->set_labels(placement.goroutines);
+    if (placement.thread_slot != 0) set->set_thread_slot(placement.thread_slot);
     set->add(mapping_of(map, placement));
   }
   if (!contexts.empty() && set->labels().kind == WL_LABELS_NONE) set->set_labels(find_labels(tgid, all, contexts));

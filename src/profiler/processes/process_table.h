@@ -62,6 +62,9 @@ class MapSet {
   // Where its threads keep the labels that the program sets for them.
   void set_labels(const wl_label_source& labels) { labels_ = labels; }
   [[nodiscard]] const wl_label_source& labels() const { return labels_; }
+  // wl_process's.
+  void set_thread_slot(std::uint64_t slot) { thread_slot_ = slot; }
+  [[nodiscard]] std::uint64_t thread_slot() const { return thread_slot_; }
   // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
@@ -72,6 +75,7 @@ class MapSet {
   manager::PublishedCodes published_;
   manager::Interpreters interpreters_;
   wl_label_source labels_{};
+  std::uint64_t thread_slot_ = 0;
 };
 
 // A set that its owner goes on changing while others have what it was.
@@ -128,14 +132,19 @@ class ProcessTable {
     bool pe = false;           // of a PE image
     bool interpreter = false;  // Mapping's, as `silent`
     bool silent = false;
-    bool thread_context = false;   // the file defines the variable of OpenTelemetry's thread context
-    wl_label_source goroutines{};  // of a Go program: where a goroutine has its labels
-    [[nodiscard]] bool labelled() const { return thread_context || goroutines.kind != WL_LABELS_NONE; }
+    bool thread_context = false;    // the file defines the variable of OpenTelemetry's thread context
+    wl_label_source goroutines{};   // of a Go program: where a goroutine has its labels
+    std::uint64_t thread_slot = 0;  // of a Go program for Windows: wl_process's
+    // Says something of the process's threads.
+    [[nodiscard]] bool has_threads() const {
+      return thread_context || goroutines.kind != WL_LABELS_NONE || thread_slot != 0;
+    }
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
   struct Image {
     std::uint64_t begin = 0, end = 0;
     std::uint32_t module = 0;
+    std::uint64_t thread_slot = 0;  // CodeLocation's
   };
   // Finds (or makes) the module a mapping shows. Called while the process is likely still there, so that the file can
   // be opened; `parent` is its parent, whose root directory serves when it is already gone.

@@ -48,7 +48,7 @@ class PerfSampler final : public SampleSource {
   PerfSampler& operator=(const PerfSampler&) = delete;
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>, std::uint64_t,
-                                                    const wl_interpreter*, const wl_label_source&) override {
+                                                    const wl_interpreter*, const ThreadPlaces&) override {
     return 0;
   }
   void forget(std::uint32_t) override {}

@@ -271,5 +271,28 @@ TEST(OtherStacks, CfaFromTheThread) {
   EXPECT_EQ(apply(target, cursor, rule), WL_END_REGISTER_LOST);
 }
 
+// Windows: the thread's pointer is a word of the TEB, at a fixed place or where a variable says.
+TEST_F(GoThread, OfWindowsHasItsPointerInTheTeb) {
+  constexpr std::uint64_t kTeb = kStack + 0x10000, kVariable = kCode + 0x8000;
+  u.gs_base = kTeb;
+  target.write(kTeb + 0x28, {kThread});
+  EXPECT_EQ(wl_use_thread_slot(&u, 0x28), 0);
+  EXPECT_EQ(u.thread_pointer, kThread);
+  EXPECT_EQ(loaded(), (std::vector{kTeb + 0x28}));
+  target.write(kVariable, {0x1490});
+  target.write(kTeb + 0x1490, {kThread + 8});
+  EXPECT_EQ(wl_use_thread_slot(&u, kVariable), 0);
+  EXPECT_EQ(u.thread_pointer, kThread + 8);
+  EXPECT_EQ(loaded(), (std::vector{kVariable, kTeb + 0x1490}));
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{WL_TEB_BYTES}}) {
+    target.write(kVariable, {offset});  // not set yet, or no offset
+    EXPECT_EQ(wl_use_thread_slot(&u, kVariable), 1);
+    EXPECT_EQ(u.thread_pointer, 0U);
+  }
+  u.gs_base = 0;
+  EXPECT_EQ(wl_use_thread_slot(&u, 0x28), 1);
+  EXPECT_EQ(u.thread_pointer, 0U);
+}
+
 }  // namespace
 }  // namespace windlass

@@ -407,7 +407,7 @@ static_assert(sizeof(wl_mapping) == 32);
 static_assert(sizeof(wl_maps_head) == 8);
 static_assert(sizeof(wl_module) == 24);
 static_assert(sizeof(wl_label_source) == 24);
-static_assert(sizeof(wl_process) == 48);
+static_assert(sizeof(wl_process) == 56);
 static_assert(sizeof(wl_interpreter) == 64);
 static_assert(sizeof(wl_interpreted_frame) == 16);
 static_assert(sizeof(wl_stack_key) == 16);
@@ -483,6 +483,30 @@ TEST_F(WineCallback, IsNotGuessed) {
   ASSERT_EQ(step(), WL_CONTINUE);
   target.scratch->unwind.gs_base = 0;
   EXPECT_EQ(step(), WL_END_NO_MAPPING);
+}
+
+// ---- a thread on Wine's Unix side, whose process is not known yet --------------------------------------------------
+
+TEST_F(WineCallback, TheUnixSidesFrameLeadsToTheProgramsStack) {
+  constexpr std::uint64_t kOtherwise = 5;
+  wl_unwind& u = target.scratch->unwind;
+  const auto from = [&](std::uint64_t sp, std::uint64_t otherwise) {
+    u.left_at = ~0ULL;
+    u.cursor = FakeTarget::cursor(kCode, sp, 0);
+    return wl_windows_sp(&u, otherwise);
+  };
+  target.write(kFrame + WL_WINE_FRAME_RSP, {kRsp});
+  EXPECT_EQ(from(kFrame - 0x400, 0), kRsp - WL_RED_ZONE);
+  EXPECT_EQ(u.left_at, kFrame + WL_WINE_FRAME_ROOM) << "the Unix side's copy ends there";
+  EXPECT_EQ(from(kFrame - 0x400, kFrame - 0x100), kRsp - WL_RED_ZONE) << "the walk has stopped on the Unix side";
+  EXPECT_EQ(from(kFrame - 0x400, kRsp - 0x40), kRsp - 0x40) << "the walk has come to the program's stack";
+  EXPECT_EQ(from(kFrame + 8, kOtherwise), kOtherwise) << "no system call is under way";
+  EXPECT_EQ(from(kFrame - WL_WINE_UNIX_STACK - 8, kOtherwise), kOtherwise);
+  EXPECT_EQ(u.left_at, ~0ULL);
+  target.write(kFrame + WL_WINE_FRAME_RSP, {0});
+  EXPECT_EQ(from(kFrame - 0x400, 0), 0U);
+  u.gs_base = 0;
+  EXPECT_EQ(from(kFrame - 0x400, kOtherwise), kOtherwise);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class FakeSource final : public SampleSource {
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                     std::uint64_t epoch, const wl_interpreter*,
-                                                    const wl_label_source&) override {
+                                                    const ThreadPlaces&) override {
     published[tgid] = {mappings.begin(), mappings.end()};
     epochs[tgid] = epoch;
     return 1;

@@ -39,7 +39,9 @@ Expressions expressions_of(const dwarf::SwitchedStack& stack) {
 TEST(SwitchedStack, IsRecognised) {
   for (const dwarf::SwitchedStack& stack :
        {kWay, dwarf::SwitchedStack{-4096, {0, 0x1234, 200}, 0}, dwarf::SwitchedStack{40, {128, 64, 8}, 56},
-        dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0, true}}) {
+        dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0, true},
+        dwarf::SwitchedStack{0, {0x30, 0x90, 0x38}, 16, false, {.offset = 0x28}},
+        dwarf::SwitchedStack{0, {0x30, 0x88, 0x38}, 0, true, {.variable = 0xb41ce0}}}) {
     const Expressions made = expressions_of(stack);
     EXPECT_EQ(dwarf::switched_stack(view(made.cfa), view(made.back)), stack);
   }
@@ -96,7 +98,7 @@ TEST(SwitchedStack, IsNoneForCallersOfWhoLeavesIt) {
   row.return_address = RegisterRule::at_cfa(-8);
   EXPECT_FALSE(dwarf::leaves_switched_stack(row));
   EXPECT_EQ(table::project(row, Architecture::kX86_64, WL_NO_XREG).flags, 0);
-  dwarf::leave_switched_stack(row);
+  dwarf::leave_switched_stack(row, false);
   EXPECT_TRUE(dwarf::leaves_switched_stack(row));
   const table::TraceRule rule = table::project(row, Architecture::kX86_64, WL_NO_XREG);
   EXPECT_EQ(rule.cfa_kind, WL_CFA_REG);
@@ -185,6 +187,29 @@ TEST(GoStackSwitch, FindsTheWayBack) {
   EXPECT_EQ(*way, (dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0}));
   const std::vector<std::uint8_t> away(kSwitch.begin(), kSwitch.begin() + 42);  // and no way back
   EXPECT_EQ(runtimes::go::find_way_back(view(away), 0x1000), std::nullopt);
+}
+
+// Go's code for Windows up to 1.19, and since: mov rcx, gs:0x28, or mov rcx, [rip + tls_g]; mov rcx, gs:[rcx]. Then:
+// mov rax, [rcx]; mov rbx, [rax + 0x30]; mov rdx, [rbx]; mov rsp, [rdx + 0x38]; call rdi; and the way back.
+TEST(GoStackSwitch, FindsTheWayBackOfWindows) {
+  const std::vector<std::uint8_t> fixed = {0x65, 0x48, 0x8b, 0x0c, 0x25, 0x28, 0, 0, 0};
+  const std::vector<std::uint8_t> variable = {0x48, 0x8b, 0x0d, 0x10, 0x20, 0, 0, 0x65, 0x48, 0x8b, 0x09};
+  const std::vector<std::uint8_t> away = {0x48, 0x8b, 0x01, 0x48, 0x8b, 0x58, 0x30, 0x48,
+                                          0x8b, 0x13, 0x48, 0x8b, 0x62, 0x38, 0xff, 0xd7};
+  const std::vector<std::uint8_t> back = {0x48, 0x8b, 0x01, 0x48, 0x8b, 0x58, 0x30, 0x48, 0x8b, 0x83,
+                                          0x90, 0,    0,    0,    0x48, 0x8b, 0x60, 0x38, 0xc3};
+  const auto code_with = [&](const std::vector<std::uint8_t>& pointer) {
+    std::vector<std::uint8_t> code;
+    for (const auto* part : {&pointer, &away, &pointer, &back}) code.insert(code.end(), part->begin(), part->end());
+    return code;
+  };
+  const std::vector<std::uint8_t> old = code_with(fixed);
+  EXPECT_EQ(runtimes::go::find_way_back(view(old), 0x1000),
+            (dwarf::SwitchedStack{0, {0x30, 0x90, 0x38}, 0, false, {.offset = 0x28}}));
+  const std::vector<std::uint8_t> now = code_with(variable);
+  const std::uint64_t of_second = 0x1000 + variable.size() + away.size() + 7 + 0x2010;
+  EXPECT_EQ(runtimes::go::find_way_back(view(now), 0x1000),
+            (dwarf::SwitchedStack{0, {0x30, 0x90, 0x38}, 0, false, {.variable = of_second}}));
 }
 
 TEST(GoStackSwitch, TellsWhichStackTheCodeIsOn) {
@@ -287,6 +312,40 @@ TEST(GoStackSwitch, FollowsAStoredStackPointer) {
   EXPECT_EQ(told[1].place.kind, StackPlace::kUnknown);
   EXPECT_EQ(told[2].place, (StackPlace{StackPlace::kStored, 0, 40, 8, 0}));
   EXPECT_EQ(told[3].place, StackPlace{});
+}
+
+// As runtime.asmstdcall: mov rax, rsp; and rsp, -16; mov [rsp + 8], rax; sub rsp, 0x150; call rax; add rsp, 0x150;
+// mov rsp, [rsp + 8]; ret. Whether or not the table counts what is taken off behind the store.
+TEST(GoStackSwitch, AStoredStackPointerStaysWhereItIs) {
+  const std::vector<std::uint8_t> code = {0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xf0, 0x48, 0x89, 0x44, 0x24, 0x08,
+                                          0x48, 0x81, 0xec, 0x50, 0x01, 0,    0,    0xff, 0xd0, 0x48, 0x81, 0xc4,
+                                          0x50, 0x01, 0,    0,    0x48, 0x8b, 0x64, 0x24, 0x08, 0xc3};
+  for (const std::int32_t counted : {0x150, 0}) {
+    std::vector<Told> told;
+    const auto depth_at = [&](std::uint64_t at) { return at >= 0x1013 && at < 0x101c ? counted : 0; };
+    const auto tell = [&](std::uint64_t begin, std::uint64_t end, const StackPlace& place) {
+      told.push_back({begin, end, place});
+    };
+    runtimes::go::for_each_place(view(code), 0x1000, false, depth_at, tell);
+    ASSERT_EQ(told.size(), 6u);
+    EXPECT_EQ(told[2].place, (StackPlace{StackPlace::kStored, 0, 8, 8, 0}));
+    EXPECT_EQ(told[3].begin, 0x1013u);
+    EXPECT_EQ(told[3].end, 0x101cu);
+    EXPECT_EQ(told[3].place, (StackPlace{StackPlace::kStored, 0, 0x158, 8, 0}));
+    EXPECT_EQ(told[4].place, told[2].place);
+    EXPECT_EQ(told[5].place, StackPlace{});
+  }
+}
+
+// sub rsp, 0x150; call rax; add rsp, 0x150; ret: as up to Go 1.19, where the table counts none of it.
+TEST(GoStackSwitch, WhatTheTableDoesNotCountIsOnTheStack) {
+  const auto told =
+      places_of({0x48, 0x81, 0xec, 0x50, 0x01, 0, 0, 0xff, 0xd0, 0x48, 0x81, 0xc4, 0x50, 0x01, 0, 0, 0xc3}, false, 8);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[1].begin, 0x1007u);
+  EXPECT_EQ(told[1].end, 0x1010u);
+  EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kOwn, 0, 0, 0x150, 0}));
+  EXPECT_EQ(told[2].place, StackPlace{});
 }
 
 // Two functions at 0x1000 and 0x1020, up to 0x1030, of Go 1.20's form.
