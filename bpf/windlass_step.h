@@ -370,7 +370,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   u->room.base = base;
   if (rule->cfa_kind == WL_CFA_MEM) {
     if (wl_read(env, &u->room.value, 8, cfa)) return WL_END_UNREADABLE_STACK;
-    cfa = u->room.value + rule->cfa_arg;
+    cfa = u->room.value + ((__u32)rule->cfa_arg << (rule->flags & WL_RULE_WORDS ? 3 : 0));
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
   } else if (rule->cfa_kind == WL_CFA_THREAD) {

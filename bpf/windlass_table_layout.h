@@ -71,6 +71,8 @@ enum wl_reg_kind {
 #define WL_RULE_LEFT \
   4 /* The thread's data lead to another stack than the callers': WL_CFA_THREAD ends the callers' walk. */
 
+#define WL_RULE_WORDS 8 /* WL_CFA_MEM: cfa_arg counts words, not bytes. */
+
 /* By what a frame's caller is known, and what an address of 0 says there. */
 enum wl_proof {
   WL_PROOF_CALLED = 0, /* A row of code that is called: behind a call, address 0 ends the stack. */

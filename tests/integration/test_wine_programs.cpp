@@ -109,6 +109,22 @@ TEST_F(WinePrograms, OcamlsTailCallsAreNoGuesses) {
   std::filesystem::remove(source);
 }
 
+// OCaml 5 runs C on another stack than OCaml. Where it calls C that allocates nothing, no table says how large the
+// frame of OCaml's code is, and a raw sample has one of the two stacks: about 1 in 10.
+TEST_F(WinePrograms, OcamlsStackIsFoundBehindThatOfC) {
+  constexpr const char* kVersion = "12.2.0";
+  const std::string folder =
+      fetched("@rescript/win32-x64", kVersion,
+              "sha512-fhf8CBj3p1lkIXPeNko3mVTKQfXXm4BoxJtR1xAXxUn43wDpd8Lox4w8/EPBbbW6C/YFQW6H7rtpY+2AKuNaDA==");
+  if (folder.empty()) GTEST_SKIP() << "SKIPPED: @rescript/win32-x64 cannot be fetched by npm pack";
+  const std::string source = testing::TempDir() + fmt::format("windlass-wine-5-{}.res", getpid());
+  write_rescript(source);
+  profile::Profile profile;
+  ASSERT_NO_FATAL_FAILURE(record(fmt::format("{}/bin/bsc.exe -format 'Z:{}'", folder, source), profile));
+  expect_whole(through(profile, "bsc.exe"), 0.8, "bsc.exe", kVersion, "4,000 functions");
+  std::filesystem::remove(source);
+}
+
 // Go 1.22 and later ask bcryptprimitives.dll for random numbers, which Wine 8 has not. False: there is
 // none of our own either.
 bool has_random_numbers() {

@@ -7,6 +7,7 @@
 #include "formats/winx64/lower.h"
 #include "lookup/sources/ghc_frames.h"
 #include "lookup/sources/ocaml_frames.h"
+#include "lookup/sources/ocaml_stacks.h"
 #include "lookup/sources/pe_source.h"
 #include "lookup/sources/winx64_unwound.h"
 
@@ -19,6 +20,7 @@ class X64Source final : public PeSource {
       : PeSource(image, sizeof(winx64::RuntimeFunction)), functions_(image_) {
     find_dispatchers();
     ocaml_ = OcamlFrames::read(image_);
+    ocaml_stacks_ = OcamlStacks::read(image_);
     ghc_ = GhcFrames::read(image_);
     go_ = make_go_source(image_, [this](const Error& error) { go_problems_.push_back(error); });
   }
@@ -151,6 +153,10 @@ class X64Source final : public PeSource {
 
   // Return addresses are looked up at the last byte of their call.
   bool ocaml_row_at(std::uint64_t rva, FrameRow& to) const {
+    if (const FrameRow* const row = ocaml_stacks_.row_at(rva)) {
+      to = *row;
+      return true;
+    }
     const auto size = ocaml_.size_at(rva + 1);
     if (size) to = OcamlFrames::row(rva, *size);
     return size.has_value();
@@ -172,6 +178,7 @@ class X64Source final : public PeSource {
   std::uint32_t dispatchers_[2] = {};
   winx64::Functions functions_;
   OcamlFrames ocaml_;
+  OcamlStacks ocaml_stacks_;
   GhcFrames ghc_;
   std::vector<Error> go_problems_;
   std::unique_ptr<UnwindSource> go_;  // null: no program of Go's

@@ -6,6 +6,7 @@
 #include "formats/image/pe_names.h"
 #include "formats/winx64/registers.h"
 #include "lookup/sources/ocaml_frames.h"
+#include "lookup/sources/ocaml_stacks.h"
 #include "lookup/table/compile_rows.h"
 #include "lookup/table/extra_register.h"
 #include "lookup/table/linear_scan.h"
@@ -124,6 +125,19 @@ class Leaves {
   std::uint8_t x_reg_;
 };
 
+// The rows of the code by which OCaml's runtime changes stacks: no entry covers it.
+void add_ocaml_stacks(const image::PeImage& image, std::uint8_t x_reg, TableBuilder& builder,
+                      std::vector<AddressRange>& covered) {
+  const sources::OcamlStacks stacks = sources::OcamlStacks::read(image);
+  for (const FrameRow& row : stacks.rows()) {
+    builder.begin_function(row.begin, row.end);
+    builder.row(row.begin, project(row, Architecture::kX86_64, x_reg));
+    builder.end_function();
+    covered.push_back({row.begin, row.end});
+  }
+  if (!stacks.rows().empty()) std::ranges::sort(covered, {}, &AddressRange::begin);
+}
+
 // Every entry of an image's function table, and then the code that none covers.
 Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const image::PeImage& image,
                                       std::size_t functions, std::uint8_t x_reg, sources::ErrorSink report) {
@@ -136,6 +150,7 @@ Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const
   builder.reserve(functions * 8, functions * 2);
   std::vector<AddressRange> covered = add_functions(source, x_reg, builder, report);
   if (covered.empty()) return UnwindTable();
+  if (source.architecture() == Architecture::kX86_64) add_ocaml_stacks(image, x_reg, builder, covered);
   builder.begin_fallback();
   // Where functions overlap, the furthest end counts.
   for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);

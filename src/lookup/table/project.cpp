@@ -31,8 +31,9 @@ class Projection {
     switch (row.cfa.kind()) {
       case CfaRule::kRegister: cfa_ = {Kind::kRegister, 0, row.cfa.reg(), row.cfa.offset()}; break;
       case CfaRule::kLoaded:
-        if (fits<std::uint8_t>(row.cfa.addend()))
-          cfa_ = {Kind::kLoad, static_cast<std::uint8_t>(row.cfa.addend()), row.cfa.reg(), row.cfa.offset()};
+        counts_words_ = row.cfa.addend() > UINT8_MAX && row.cfa.addend() % 8 == 0;
+        if (const int argument = row.cfa.addend() / (counts_words_ ? 8 : 1); fits<std::uint8_t>(argument))
+          cfa_ = {Kind::kLoad, static_cast<std::uint8_t>(argument), row.cfa.reg(), row.cfa.offset()};
         break;
       case CfaRule::kExpression:
         cfa_ = recognise(row.expression(row.cfa));
@@ -69,7 +70,7 @@ class Projection {
     rule.x_kind = kind_of(x) & 15;
     rule.x_offset = x.offset;
     rule.flags = ((row_.signal_frame ? WL_RULE_SIGNAL : 0) | (row_.return_signed ? WL_RULE_SIGNED : 0) |
-                  (dwarf::leaves_switched_stack(row_) ? WL_RULE_LEFT : 0)) &
+                  (dwarf::leaves_switched_stack(row_) ? WL_RULE_LEFT : 0) | (counts_words_ ? WL_RULE_WORDS : 0)) &
                  15;
     return rule;
   }
@@ -172,6 +173,7 @@ class Projection {
   const FrameRow& row_;
   Architecture architecture_;
   SimpleExpression cfa_;
+  bool counts_words_ = false;  // WL_RULE_WORDS
   std::optional<dwarf::SwitchedStack> switched_;
   std::optional<dwarf::MovableStack> movable_;
   bool has_cfa_ = false;
