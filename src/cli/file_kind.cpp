@@ -11,6 +11,7 @@
 #include "base/mapped_file.h"
 #include "cli/say.h"
 #include "cli/store_range.h"
+#include "profiler/export/gzip.h"
 #include "windlass/bytes.h"
 
 namespace windlass::cli {
@@ -19,7 +20,7 @@ namespace {
 enum class FileKind : std::uint8_t {
   kUnknown,
   kEmpty,
-  kProfile,     // pprof, compressed, by its name
+  kProfile,     // pprof, compressed
   kStore,       // of windlass agent
   kPerfData,    // of perf record
   kFolded,      // lines "main;f;g 12"
@@ -86,7 +87,13 @@ bool reads(const Known& known, std::string_view command) {
          (command == "record" && (is_code || known.kind == FileKind::kText));  // programs and scripts
 }
 
-// By the first 4 KiB. `path`: a compressed file tells a profile from a core by its name alone.
+// A message of pprof's begins with the types of its values, field 1 of profile.proto: a length, and within it the
+// numbers of two strings.
+bool begins_profile(std::string_view head) {
+  return head.size() > 3 && head[0] == 0x0a && head[1] >= 2 && head[1] <= 12 && head[2] == 0x08;
+}
+
+// By the first 4 KiB. `path`: a damaged profile is one by its name.
 FileKind file_kind(ByteView bytes, std::string_view path) {
   constexpr std::size_t kLook = 4096;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLook));
@@ -102,7 +109,7 @@ FileKind file_kind(ByteView bytes, std::string_view path) {
   if (text.starts_with(std::string_view("FLR\0", 4))) return FileKind::kJfr;
   if (is_store(text)) return FileKind::kStore;
   const bool gzip = text.starts_with("\x1f\x8b");
-  if (gzip && path.ends_with(".pb.gz")) return FileKind::kProfile;
+  if (gzip && (path.ends_with(".pb.gz") || begins_profile(exporter::gunzip_head(bytes, 16)))) return FileKind::kProfile;
   if (gzip ||
       text.starts_with("\xfd"
                        "7zXZ") ||

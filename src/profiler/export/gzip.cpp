@@ -90,4 +90,18 @@ Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes) {
   return result;
 }
 
+std::string gunzip_head(ByteView bytes, std::size_t most) {
+  std::string head(most, '\0');
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return {};
+  stream.next_in = const_cast<Bytef*>(bytes.u8());
+  stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), 1u << 30));
+  stream.next_out = reinterpret_cast<Bytef*>(head.data());
+  stream.avail_out = static_cast<uInt>(most);
+  (void)inflate(&stream, Z_SYNC_FLUSH);
+  head.resize(most - stream.avail_out);
+  inflateEnd(&stream);
+  return head;
+}
+
 }  // namespace windlass::exporter

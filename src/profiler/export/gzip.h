@@ -37,5 +37,7 @@ class GzipWriter {
 // All members of a gzip file (RFC 1952 allows several); kLimit past `max_bytes`, kMalformed or kTruncated naming the
 // offset in the compressed bytes.
 [[nodiscard]] Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes);
+// The first `most` bytes of what a gzip file holds; fewer if it ends, or is damaged.
+[[nodiscard]] std::string gunzip_head(ByteView bytes, std::size_t most);
 
 }  // namespace windlass::exporter
