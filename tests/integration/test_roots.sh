@@ -9,7 +9,8 @@ command=$(realpath "$1")
 skip() { echo "SKIPPED: $*"; exit 0; }
 fail() { echo "$*"; exit 1; }
 [ "$(id -u)" -eq 0 ] || skip "not root, which debootstrap and chroot need"
-for program in debootstrap podman runc musl-gcc busybox; do command -v $program > /dev/null || skip "there is no $program"; done
+for program in podman runc; do command -v $program > /dev/null || skip "podman or runc is not installed"; done
+for program in debootstrap musl-gcc busybox; do command -v $program > /dev/null || skip "there is no $program"; done
 "$command" doctor | tail -n 1 | grep -q works || skip "no privilege to sample"
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || skip "apt knows no mirror of Debian"
