@@ -32,8 +32,10 @@ class EventRing {
   EventRing(const EventRing&) = delete;
   EventRing& operator=(const EventRing&) = delete;
 
-  // `map`: descriptor of a BPF_MAP_TYPE_RINGBUF, which it does not take over. Stays where it is from here on.
+  // `map`: descriptor of a BPF_MAP_TYPE_RINGBUF, which it does not take over. One of its copies must stay open. Stays
+  // where it is from here on.
   std::expected<void, SystemError> open(int map);
+  [[nodiscard]] bool is_open() const { return ring_ != nullptr; }
   // Hands out what is there; waits at most `timeout` for the first event. How many came.
   int poll(std::chrono::milliseconds timeout, const SampleSource::Handler& handler);
   // Readable as SampleSource::event_fd() says.

@@ -421,7 +421,8 @@ std::expected<void, SystemError> KernelSideImpl::load() {
         -cpus_, RefusalKind::kMissing});
   if (auto loaded = load_programs(); !loaded) return loaded;
   if (auto opened = open_arena(); !opened) return opened;
-  if (auto opened = ring_.open(bpf_map__fd(skeleton_->maps.events)); !opened) return opened;
+  if (!ring_.is_open())
+    if (auto opened = ring_.open(bpf_map__fd(skeleton_->maps.events)); !opened) return opened;
   for (const std::uint32_t tgid : options_.targets) {
     if (auto added = add_target(tgid); !added) return added;
   }
@@ -440,7 +441,10 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
   auto& maps = skeleton_->maps;
-  MapsAhead ahead({maps.counts, maps.events, maps.learned, maps.processes, maps.epochs, maps.targets}, maps.arena);
+  // Where this cannot open the ring, load() says why.
+  const auto open_ring = [this](int map) { (void)ring_.open(map); };
+  MapsAhead ahead({maps.counts, maps.learned, maps.processes, maps.epochs, maps.targets}, maps.events, open_ring,
+                  maps.arena);
   const auto kernel = KernelTypes::read();
   const KernelTypes* of_kernel = kernel ? &*kernel : nullptr;
   types.write(*bpf_object__btf(skeleton_->obj), of_kernel);

@@ -20,7 +20,9 @@ int make(const bpf_map* map, int inner = 0) {
 
 }  // namespace
 
-MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks) : chunks_(chunks) {
+MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* ring, std::function<void(int)> use_ring,
+                     bpf_map* chunks)
+    : ring_(ring, -1), use_ring_(std::move(use_ring)), chunks_(chunks) {
   for (bpf_map* map : maps) made_.emplace_back(map, -1);
   thread_ = std::thread([this] { make_chunks(); });
 }
@@ -32,17 +34,22 @@ void MapsAhead::make_some() {
 void MapsAhead::make_chunks() {
   chunk_ = make(bpf_map__inner_map(chunks_));
   if (chunk_ >= 0) array_ = make(chunks_, chunk_);
+  ring_.second = make(ring_.first);
   make_some();
   all_made_.set_value();
+  given_.get_future().wait();
+  if (ring_.second >= 0) use_ring_(ring_.second);
   const int first = 0;
   if (array_ >= 0 && bpf_map_update_elem(array_, &first, &chunk_, BPF_ANY) == 0) return;
   if (chunk_ >= 0) close(std::exchange(chunk_, -1));
 }
 
 MapsAhead::~MapsAhead() {
+  if (!was_given_) given_.set_value();
   if (thread_.joinable()) thread_.join();
   if (chunk_ >= 0) close(chunk_);
   if (array_ >= 0) close(array_);
+  if (ring_.second >= 0) close(ring_.second);
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) close(descriptor);
 }
@@ -56,8 +63,11 @@ void MapsAhead::give() {
   make_some();
   all_made_.get_future().wait();
   if (array_ >= 0) (void)bpf_map__reuse_fd(chunks_, array_);
+  if (ring_.second >= 0) (void)bpf_map__reuse_fd(ring_.first, ring_.second);
   for (const auto& [map, descriptor] : made_)
     if (descriptor >= 0) (void)bpf_map__reuse_fd(map, descriptor);
+  was_given_ = true;
+  given_.set_value();
 }
 
 }  // namespace windlass::profiler

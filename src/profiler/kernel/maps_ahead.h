@@ -1,10 +1,11 @@
 // Makes maps of an opened object on a thread of its own, while types are read and programs are verified. The kernel
 // clears tens of megabytes, and a map that is put into an array of maps takes a grace period of RCU: up to 20 ms. Once
-// the types are read, the caller's thread makes some of the maps, too.
+// the types are read, the caller's thread makes some of the maps, too. Mapping the ring takes 3 ms.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <future>
 #include <initializer_list>
 #include <utility>
@@ -19,7 +20,9 @@ namespace windlass::profiler {
 class MapsAhead {
  public:
   // Their sizes are set already. The object outlives this. `chunks`: an array of maps, which gets its first one.
-  MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* chunks);
+  // `use_ring` is called on the thread, with the descriptor of `ring` once that is made. It has returned when
+  // take_chunk() has.
+  MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* ring, std::function<void(int)> use_ring, bpf_map* chunks);
   ~MapsAhead();
   MapsAhead(const MapsAhead&) = delete;
   MapsAhead& operator=(const MapsAhead&) = delete;
@@ -35,11 +38,14 @@ class MapsAhead {
   void make_some();
 
   std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors
-  std::atomic<std::size_t> next_ = 0;           // of those
+  std::pair<bpf_map*, int> ring_;
+  std::function<void(int)> use_ring_;
+  std::atomic<std::size_t> next_ = 0;  // of those
   bpf_map* chunks_;
   int array_ = -1;
   int chunk_ = -1;
-  std::promise<void> all_made_;
+  std::promise<void> all_made_, given_;
+  bool was_given_ = false;
   std::thread thread_;  // last: it uses the others
 };
 
