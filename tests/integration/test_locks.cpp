@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -87,7 +88,7 @@ class Locks : public testing::Test {
       const auto& location = profile.locations[sample.locations[i]];
       if (location.module >= profile.modules.size() || profile.modules[location.module].path != "[waker]") continue;
       parts.name = profile.functions[location.lines.front().function].name;
-      const auto after = sample.locations.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      const auto after = std::next(sample.locations.begin(), static_cast<std::ptrdiff_t>(i) + 1);
       parts.waker.locations.assign(sample.locations.begin(), after);
       parts.wait.locations.assign(after, sample.locations.end());
       return parts;

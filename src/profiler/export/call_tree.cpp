@@ -4,7 +4,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "profiler/export/stacks.h"
+#include "profiler/export/children.h"
+#include "profiler/export/stack_nodes.h"
 
 namespace windlass::exporter {
 
@@ -30,107 +31,118 @@ Totals totals_of(const profile::Profile& profile, profile::ValueType type) {
   return totals;
 }
 
-// The nodes by the hashes of their paths, for building only. All nodes of a path are known if its last one is. So a
-// search by halves finds the first new node, and most nodes of a stack are not looked at: each look is a cache miss. 96
-// bits stand for a path. The chance of a collision among ten million nodes is 10^-15.
-class CallTree::Paths {
+// Finds or adds the nodes of samples. Samples that share a node of their stacks, and what stands above the stack, share
+// the nodes of the tree, too. So each node of the stacks is followed once.
+class CallTree::Maker {
  public:
-  struct Hash {
-    std::uint64_t low = 0;
-    std::uint32_t high = 0;
-  };
-
-  std::vector<Hash> hashes;  // of the path at hand
-
-  [[nodiscard]] std::uint32_t find(const Hash& hash) const {
-    if (slots_.empty()) return kNone;
-    return slots_[slot_of(hash)].node;
+  Maker(std::vector<TreeNode>& nodes, const profile::Profile& profile, Frames& frames)
+      : nodes_(nodes), frames_(frames), stacks_(profile), made_(stacks_.nodes().size()) {
+    nodes_.reserve(made_.size());
+    nodes_.emplace_back();
   }
-  void add(const Hash& hash, std::uint32_t node) {
-    if (++used_ * 2 >= slots_.size()) grow();
-    slots_[slot_of(hash)] = {hash.low, hash.high, node};
+
+  // `number`: of the sample.
+  std::uint32_t node_of(std::size_t number, const Sample& sample) {
+    frames_.begin_path(sample, path_);
+    std::uint32_t above = 0;
+    for (const std::uint32_t frame : path_) above = child_of(above, frame);
+    stack_.clear();
+    std::uint32_t node = above;
+    for (std::uint32_t at = stacks_.of(number); at != 0; at = stacks_.nodes()[at].caller) {
+      const std::uint32_t known = made_of(above, at);
+      if (known != kNone) {
+        node = known;
+        break;
+      }
+      stack_.push_back(at);
+    }
+    for (auto at = stack_.rbegin(); at != stack_.rend(); ++at) {
+      const auto ids = frames_.of_location(stacks_.nodes()[*at].location);
+      for (auto frame = ids.rbegin(); frame != ids.rend(); ++frame) node = child_of(node, *frame);
+      add_made({above, *at, node});
+    }
+    return node;
+  }
+  // What the samples behind this one need is scattered over memory.
+  void prefetch(std::size_t number, std::size_t samples) const {
+    constexpr std::size_t kAhead = 8;
+    if (samples - number <= 2 * kAhead) return;
+    __builtin_prefetch(&made_[stacks_.of(number + 2 * kAhead)]);
+    if (const Made& made = made_[stacks_.of(number + kAhead)]; made.above != kNone)
+      __builtin_prefetch(&nodes_[made.node].self);
   }
 
  private:
-  struct Slot {  // 16 bytes
-    std::uint64_t low = 0;
-    std::uint32_t high = 0;
-    std::uint32_t node = kNone;
+  // The node of the tree that a node of the stacks has below `above`.
+  struct Made {
+    std::uint32_t above = kNone, stack = 0, node = 0;
   };
-  [[nodiscard]] std::size_t slot_of(const Hash& hash) const {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t at = hash.low & mask;
-    while (slots_[at].node != kNone && (slots_[at].low != hash.low || slots_[at].high != hash.high))
-      at = (at + 1) & mask;
-    return at;
+  std::uint32_t child_of(std::uint32_t parent, std::uint32_t frame) {
+    const auto key_of = [this](std::uint32_t node) { return Children::Key{nodes_[node].parent, nodes_[node].frame}; };
+    const std::uint32_t known = children_.find({parent, frame}, key_of);
+    if (known != kNone) return known;
+    const auto child = static_cast<std::uint32_t>(nodes_.size());
+    nodes_.push_back({.frame = frame, .parent = parent, .next_sibling = nodes_[parent].first_child});
+    nodes_[parent].first_child = child;
+    children_.add(child, key_of);
+    return child;
   }
-  void grow() {
-    std::vector<Slot> old(slots_.empty() ? 4096 : slots_.size() * 2);
-    old.swap(slots_);
-    for (const Slot& slot : old)
-      if (slot.node != kNone) slots_[slot_of({slot.low, slot.high})] = slot;
+  // Most stacks stand below one thread's name.
+  [[nodiscard]] std::uint32_t made_of(std::uint32_t above, std::uint32_t stack) const {
+    if (made_[stack].above == above) return made_[stack].node;
+    const std::uint32_t other = others_.find(mix_hash(above, stack), [&](std::uint32_t number) {
+      return more_[number].above == above && more_[number].stack == stack;
+    });
+    return other != kNone ? more_[other].node : kNone;
   }
-  std::vector<Slot> slots_;
-  std::size_t used_ = 0;
+  void add_made(const Made& made) {
+    if (made_[made.stack].above == kNone) {
+      made_[made.stack] = made;
+      return;
+    }
+    more_.push_back(made);
+    others_.add(static_cast<std::uint32_t>(more_.size() - 1),
+                [&](std::uint32_t number) { return mix_hash(more_[number].above, more_[number].stack); });
+  }
+
+  std::vector<TreeNode>& nodes_;
+  Frames& frames_;
+  const StackNodes stacks_;
+  Children children_;
+  std::vector<Made> made_;  // of each node of the stacks: the first one
+  std::vector<Made> more_;
+  HashSlots others_;                  // of more_
+  std::vector<std::uint32_t> path_;   // above the stack at hand
+  std::vector<std::uint32_t> stack_;  // its nodes that are new, from the innermost one
 };
 
 CallTree::CallTree(const profile::Profile& profile, Frames& frames, profile::ValueType type, std::uint32_t pid) {
-  nodes_.emplace_back();
-  Paths paths;
-  std::vector<std::uint32_t> path;
+  Maker maker(nodes_, profile, frames);
   for (std::size_t i = 0; i < profile.samples.size(); ++i) {
-    prefetch_stack(profile.samples, i);
+    maker.prefetch(i, profile.samples.size());
     const Sample& sample = profile.samples[i];
     if (pid != kNone && sample.pid != pid) continue;
-    const std::uint64_t weight = weight_of(profile, sample, type);
-    if (weight == 0) continue;
-    frames.path_of(sample, path);
-    nodes_[node_of(path, paths)].self += weight;
-    count_functions(path, weight);
+    if (const std::uint64_t weight = weight_of(profile, sample, type)) nodes_[maker.node_of(i, sample)].self += weight;
   }
-  functions_.resize(frames.size());
   add_totals_and_sort(frames);
+  count_functions(frames.size());
 }
 
-std::uint32_t CallTree::node_of(const std::vector<std::uint32_t>& path, Paths& paths) {
-  auto& hashes = paths.hashes;
-  hashes.assign(1, {});
-  for (std::size_t i = 0; i < path.size(); ++i)
-    hashes.push_back(
-        {mix_hash(hashes[i].low, path[i]), (hashes[i].high ^ path[i]) * 0x85ebca6bu + (hashes[i].high >> 15)});
-  std::uint32_t node = 0;
-  std::size_t known = 0;  // frames of the path that have a node, at least
-  for (std::size_t beyond = path.size() + 1; known + 1 < beyond;) {
-    const std::size_t middle = known + (beyond - known) / 2;
-    const std::uint32_t found = paths.find(hashes[middle]);
-    if (found == kNone) {
-      beyond = middle;
-    } else {
-      known = middle;
-      node = found;
+void CallTree::count_functions(std::size_t frames) {
+  functions_.resize(frames);
+  std::vector<std::uint32_t> open(frames);  // nodes of the frame between the root and the node at hand
+  for (std::uint32_t at = nodes_[0].first_child; at != kNone;) {
+    const TreeNode& node = nodes_[at];
+    FunctionCount& function = functions_[node.frame];
+    function.self += node.self;
+    if (open[node.frame]++ == 0) function.total += node.total;  // a recursive function counts once
+    std::uint32_t next = node.first_child;
+    for (; next == kNone && at != 0; at = nodes_[at].parent) {
+      --open[nodes_[at].frame];
+      next = nodes_[at].next_sibling;
     }
+    at = next;
   }
-  for (; known < path.size(); ++known) {
-    const auto child = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({.frame = path[known], .parent = node, .next_sibling = nodes_[node].first_child});
-    nodes_[node].first_child = child;
-    paths.add(hashes[known + 1], child);
-    node = child;
-  }
-  return node;
-}
-
-void CallTree::count_functions(const std::vector<std::uint32_t>& path, std::uint64_t count) {
-  ++stack_number_;
-  for (const auto frame : path) {
-    if (frame >= functions_.size()) {
-      functions_.resize(frame + 1);
-      last_stack_.resize(frame + 1, 0);
-    }
-    if (last_stack_[frame] != stack_number_) functions_[frame].total += count;
-    last_stack_[frame] = stack_number_;
-  }
-  functions_[path.back()].self += count;
 }
 
 void CallTree::add_totals_and_sort(const Frames& frames) {

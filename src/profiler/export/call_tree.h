@@ -39,7 +39,7 @@ struct Totals {
   return totals_of(profile, shown_by_default(profile));
 }
 
-// Node 0 is the root. Below it are the paths of Frames::path_of(). O(samples x depth).
+// Node 0 is the root. Below it are the paths of Frames::path_of(). O(samples + nodes), where samples share a pool.
 class CallTree {
  public:
   // The weights of samples are the values of `type`. `pid`: of this process's samples alone; kNone: of all.
@@ -53,15 +53,12 @@ class CallTree {
   [[nodiscard]] const std::vector<FunctionCount>& functions() const { return functions_; }
 
  private:
-  class Paths;
-  std::uint32_t node_of(const std::vector<std::uint32_t>& path, Paths& paths);
-  void count_functions(const std::vector<std::uint32_t>& path, std::uint64_t count);
+  class Maker;
   void add_totals_and_sort(const Frames& frames);
+  void count_functions(std::size_t frames);
 
   std::vector<TreeNode> nodes_;
   std::vector<FunctionCount> functions_;
-  std::vector<std::uint32_t> last_stack_;  // by frame id: the last stack that counted it
-  std::uint32_t stack_number_ = 0;
 };
 
 // The functions by descending self, then total: frames that are neither a thread's name nor a reason of truncation, and

@@ -160,7 +160,8 @@ std::vector<std::uint32_t> FirefoxTables::frames_of(const profile::Sample& sampl
     frames.push_back(label_frame(profile_.strings[root]));
   if (profile::is_truncated(sample.end))
     frames.push_back(label_frame(fmt::format("[truncated: {}]", profile::end_text(sample.end))));
-  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
+  const std::vector<std::uint32_t> stack = sample.locations;
+  for (auto location = stack.rbegin(); location != stack.rend(); ++location) {
     if (location_frames_[*location].empty()) make_frames(*location);
     frames.insert(frames.end(), location_frames_[*location].begin(), location_frames_[*location].end());
   }

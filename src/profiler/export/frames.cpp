@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include "profiler/export/stacks.h"
+#include "profiler/export/hash_slots.h"
 
 namespace windlass::exporter {
 
@@ -233,10 +233,12 @@ void Frames::begin_path(const profile::Sample& sample, std::vector<std::uint32_t
 
 void Frames::path_of(const profile::Sample& sample, std::vector<std::uint32_t>& path) {
   begin_path(sample, path);
-  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
-    const auto ids = of_location(*location);
-    path.insert(path.end(), ids.rbegin(), ids.rend());
+  const auto begun = static_cast<std::ptrdiff_t>(path.size());
+  for (const std::uint32_t location : sample.locations) {
+    const auto ids = of_location(location);
+    path.insert(path.end(), ids.begin(), ids.end());
   }
+  std::reverse(path.begin() + begun, path.end());
 }
 
 }  // namespace windlass::exporter

@@ -25,6 +25,7 @@ bool PageBuffer::reserve(std::size_t capacity) {
                        ? ::mremap(data_, capacity_, rounded, MREMAP_MAYMOVE)
                        : ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return false;
+  (void)::madvise(at, rounded, MADV_HUGEPAGE);  // a fault for 2 MiB, where the system has such pages
   data_ = static_cast<std::byte*>(at);
   capacity_ = rounded;
   return true;

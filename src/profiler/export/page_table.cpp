@@ -27,7 +27,8 @@ struct PageEntry {
 class PageStacks {
  public:
   PageStacks(const profile::Profile& profile, Frames& frames) {
-    DistinctStacks distinct(profile, {});
+    const StackNodes nodes(profile);
+    DistinctStacks distinct(profile, nodes, {});
     of_sample_.reserve(profile.samples.size());
     for (const Sample& sample : profile.samples) of_sample_.push_back(distinct.add(sample, 1));
     std::vector<std::uint32_t> path;

@@ -1,7 +1,3 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -15,9 +11,11 @@
 
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
+#include "profiler/export/id_map.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
 #include "profiler/export/pprof_labels.h"
+#include "profiler/export/pprof_stacks.h"
 #include "profiler/export/pprof_wire.h"
 
 namespace windlass::exporter {
@@ -26,29 +24,6 @@ namespace {
 
 using profile::kNone;
 using protozero::pbf_reader;
-
-// Ids of a pprof file are any non-zero 64-bit numbers; nearly always 1, 2, 3.
-class IdMap {
- public:
-  // False if the id is 0 or taken.
-  bool add(std::uint64_t id, std::uint32_t index) {
-    if (id == 0) return false;
-    if (id == dense_ + 1 && index == dense_) {
-      ++dense_;
-      return true;
-    }
-    return (id > dense_) && others_.try_emplace(id, index).second;
-  }
-  [[nodiscard]] std::uint32_t find(std::uint64_t id) const {
-    if (id != 0 && id <= dense_) return static_cast<std::uint32_t>(id - 1);
-    const auto known = others_.find(id);
-    return known == others_.end() ? kNone : known->second;
-  }
-
- private:
-  std::uint64_t dense_ = 0;  // ids 1..dense_ are indexes 0..dense_-1
-  std::unordered_map<std::uint64_t, std::uint32_t> others_;
-};
 
 class PprofReader {
  public:
@@ -68,6 +43,7 @@ class PprofReader {
       frames_in_.reserve(std::min(location_fields_.number, kMostReserved));
       for_each(location_fields_, &PprofReader::read_location_field);
       profile_.samples.reserve(std::min(sample_fields_.number, kMostReserved));
+      stacks_.expect(sample_fields_.number);
       given_back_ = sample_fields_.begin;
       for_each(sample_fields_, &PprofReader::read_sample_field);
     } catch (const protozero::exception& problem) {
@@ -382,10 +358,9 @@ class PprofReader {
     values_.clear();
     times_.clear();
     lasted_.clear();
-    const std::uint64_t frames_before = frames_;
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
+        case pprof::kSampleLocationId: stacks_.add(ids_of(fields)); break;
         case pprof::kSampleValue: read_values(fields); break;
         case pprof::kSampleLabel: labels_.add(view_of(fields)); break;
         case pprof::kSampleTimes: read_numbers(fields, times_); break;
@@ -393,10 +368,10 @@ class PprofReader {
         default: fields.skip();
       }
     }
+    const std::uint64_t frames = set_stack(sample);
     set_labels(sample);
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
     negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
-    const std::uint64_t frames = frames_ - frames_before;
     bool added = false;
     for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event) {
       const bool more = add_values(event, sample, any, added);
@@ -454,29 +429,22 @@ class PprofReader {
     added.value = value;
     return count_items(sizeof(profile::Sample) / kItemBytes + added.locations.size());
   }
-  void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
-    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      if (count_items(1)) sample.locations.push_back(location(varint_of(fields)));
-      return;
-    }
-    const auto ids = fields.get_packed_uint64();
-    const auto count = static_cast<std::size_t>(ids.size());  // at most one a byte
-    if (!count_items(count)) return;
-    const std::size_t first = sample.locations.size();
-    sample.locations.resize(first + count);
-    std::uint32_t* to = sample.locations.data() + first;
-    for (const std::uint64_t id : ids) {
-      *to++ = location(id);
-      if (error_) return;
-    }
+  // A list of ids, or one by itself.
+  static protozero::data_view ids_of(pbf_reader& fields) {
+    if (fields.wire_type() == protozero::pbf_wire_type::length_delimited) return fields.get_view();
+    const char* const begin = fields.data().data();
+    (void)varint_of(fields);
+    return {begin, static_cast<std::size_t>(fields.data().data() - begin)};
   }
-  std::uint32_t location(std::uint64_t id) {
-    const std::uint32_t index = locations_.find(id);
-    if (index == kNone)
-      set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
-    else
-      count_frames(frames_in_[index]);
-    return index;
+  // Returns how many frames it has.
+  std::uint64_t set_stack(profile::Sample& sample) {
+    const SampleStack stack = stacks_.take(limits_.max_items - std::min(items_, limits_.max_items));
+    if (!count_items(stack.size)) return 0;
+    if (stack.wrong_location)
+      set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", *stack.wrong_location);
+    count_frames(stack.frames);
+    if (!error_) sample.locations = stacks_.stack_of(stack);
+    return stack.frames;
   }
   void set_labels(profile::Sample& sample) {
     const SampleLabels& labels = labels_.take();
@@ -530,26 +498,8 @@ class PprofReader {
   std::vector<std::uint64_t> counts_of_times_;  // of each event
   profile::Profile profile_;
   PprofLabels labels_{strings_, profile_};
+  PprofStacks stacks_{locations_, frames_in_};
 };
-
-Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes) {
-  std::vector<std::byte> bytes;
-  struct stat status {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
-    bytes.reserve(std::min(static_cast<std::uint64_t>(status.st_size), max_bytes) + 1);
-  for (std::size_t used = 0;;) {
-    if (used == bytes.size()) bytes.resize(std::max<std::size_t>({bytes.capacity(), used + used / 2, 64 * 1024}));
-    const ssize_t got = ::read(fd, bytes.data() + used, bytes.size() - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(ErrorCode::kSystem, "cannot read the profile", used, static_cast<std::uint64_t>(errno));
-    used += static_cast<std::size_t>(got);
-    if (used > max_bytes) return fail(ErrorCode::kLimit, "file is larger than the limit", used, max_bytes);
-    if (got == 0) {
-      bytes.resize(used);
-      return bytes;
-    }
-  }
-}
 
 }  // namespace
 
@@ -562,15 +512,6 @@ Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits)
 
 Expected<profile::Profile> read_pprof_message(PageBuffer message, const PprofLimits& limits) {
   return PprofReader(message, limits).read();
-}
-
-Expected<std::vector<std::byte>> read_bytes(const std::string& path, std::uint64_t max_bytes) {
-  const bool is_stdin = path == "-";
-  const int fd = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the file", 0, static_cast<std::uint64_t>(errno));
-  auto bytes = read_descriptor(fd, max_bytes);
-  if (!is_stdin) ::close(fd);
-  return bytes;
 }
 
 Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {

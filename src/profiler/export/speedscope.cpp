@@ -63,7 +63,7 @@ class SpeedscopeWriter {
   // All processes together, then each. With several events, the value's name goes before each.
   void write_event(profile::ValueType type) {
     type_ = type;
-    DistinctStacks all(profile_, type_);
+    DistinctStacks all(profile_, stacks_, type_);
     all.add_all(profile_.samples);
     const std::vector<Process> processes = processes_of(profile_, type_);
     const std::string lead = profile_.events.size() > 1 ? name_of(profile_, type_) + ": " : "";
@@ -74,7 +74,7 @@ class SpeedscopeWriter {
     if (processes.size() < 2) return;
     std::map<std::uint32_t, DistinctStacks> by_process;
     for (const auto& sample : profile_.samples)
-      by_process.try_emplace(sample.pid, profile_, type_).first->second.add(sample);
+      by_process.try_emplace(sample.pid, profile_, stacks_, type_).first->second.add(sample);
     for (const Process& process : processes) write_profile(lead + process.name, by_process.at(process.pid));
   }
   void write_frames() {
@@ -128,6 +128,7 @@ class SpeedscopeWriter {
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
+  const StackNodes stacks_{profile_};
   const profile::ValueType first_;
   profile::ValueType type_;
   std::vector<std::uint32_t> path_;  // of the sample at hand

@@ -4,102 +4,64 @@
 #include <cstdint>
 #include <vector>
 
+#include "profiler/export/hash_slots.h"
+#include "profiler/export/stack_nodes.h"
 #include "profiler/profile/profile.h"
 
 namespace windlass::exporter {
 
-inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  return hash ^ (hash >> 29);
-}
-
-// The samples of a large profile are scattered over memory. For a loop that is at `at`: has the ones to come fetched.
-inline void prefetch_stack(const std::vector<profile::Sample>& samples, std::size_t at) {
-  constexpr std::size_t kAhead = 8;
-  if (samples.size() - at <= kAhead) return;
-  const auto& coming = samples[at + kAhead].locations;
-  for (std::size_t n = 0; n < coming.size() && n < 64; n += 16) __builtin_prefetch(coming.data() + n);
-}
-
-// Adds up the weights of the samples with the same root, comm, end and locations; leaves out those without weight. Open
-// addressing over stack indexes. 128 bits of hash stand for a stack, because comparing the locations themselves costs a
-// third of the total time, all of it cache misses. The chance of a collision among a million stacks is 10^-27.
+// Adds up the weights of the samples with the same root, comm, end and locations; leaves out those without weight. The
+// nodes are those of the profile, and outlive this.
 class DistinctStacks {
  public:
-  struct Hash {
-    std::uint64_t low, high;
-    bool operator==(const Hash&) const = default;
-  };
   struct Stack {
     const profile::Sample* sample;
     std::uint64_t weight;
-    Hash hash;
+    std::uint32_t node;
   };
 
-  DistinctStacks(const profile::Profile& profile, profile::ValueType type) : profile_(&profile), type_(type) {}
+  DistinctStacks(const profile::Profile& profile, const StackNodes& nodes, profile::ValueType type)
+      : profile_(&profile), nodes_(&nodes), type_(type) {}
 
   void add(const profile::Sample& sample) {
     if (const std::uint64_t weight = weight_of(*profile_, sample, type_)) add(sample, weight);
   }
-  // Returns the place in stacks().
+  // Of the profile. Returns the place in stacks().
   std::uint32_t add(const profile::Sample& sample, std::uint64_t weight) {
-    if (stacks_.size() * 2 >= slots_.size()) grow();
-    const Hash hash = hash_of(sample, root_of(*profile_, sample));
-    std::size_t at = hash.low & mask();
-    for (; slots_[at].stack != profile::kNone; at = (at + 1) & mask()) {
-      if (slots_[at].tag != tag_of(hash)) continue;
-      auto& known = stacks_[slots_[at].stack];
-      if (known.hash == hash) {
-        known.weight += weight;
-        return slots_[at].stack;
-      }
+    const Stack stack{&sample, weight, nodes_->of(sample)};
+    const std::uint32_t known =
+        slots_.find(hash_of(stack), [&](std::uint32_t at) { return is_same(stacks_[at], stack); });
+    if (known != profile::kNone) {
+      stacks_[known].weight += weight;
+      return known;
     }
-    slots_[at] = {tag_of(hash), static_cast<std::uint32_t>(stacks_.size())};
-    stacks_.push_back({&sample, weight, hash});
-    return slots_[at].stack;
+    stacks_.push_back(stack);
+    const auto place = static_cast<std::uint32_t>(stacks_.size() - 1);
+    slots_.add(place, [&](std::uint32_t at) { return hash_of(stacks_[at]); });
+    return place;
   }
   void add_all(const std::vector<profile::Sample>& samples) {
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      prefetch_stack(samples, i);
-      add(samples[i]);
-    }
+    for (const profile::Sample& sample : samples) add(sample);
   }
   [[nodiscard]] const std::vector<Stack>& stacks() const { return stacks_; }
 
  private:
-  struct Slot {
-    std::uint32_t tag = 0;
-    std::uint32_t stack = profile::kNone;
-  };
-  static std::uint32_t tag_of(const Hash& hash) { return static_cast<std::uint32_t>(hash.low >> 32); }
-  static Hash hash_of(const profile::Sample& sample, std::uint32_t root) {
-    const auto& ids = sample.locations;
-    Hash hash{std::uint64_t{sample.comm} << 8 | sample.end, ids.size()};
-    const auto add = [&](std::uint64_t value) {
-      hash.low = mix_hash(hash.low, value);
-      hash.high = (hash.high ^ value) * 0xc2b2ae3d27d4eb4full + (hash.high >> 31);
-    };
-    if (root != profile::kNone) add(root);
-    std::size_t i = 0;
-    for (; i + 1 < ids.size(); i += 2) add(std::uint64_t{ids[i]} << 32 | ids[i + 1]);
-    if (i < ids.size()) add(ids[i]);
-    hash.low = mix_hash(hash.low, hash.high);
-    return hash;
+  [[nodiscard]] std::uint64_t head_of(const Stack& stack) const {
+    return std::uint64_t{stack.sample->comm} << 8 | stack.sample->end;
   }
-  [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
-  void grow() {
-    slots_.assign(slots_.empty() ? 16 : slots_.size() * 2, {});
-    for (std::uint32_t i = 0; i < stacks_.size(); ++i) {
-      std::size_t at = stacks_[i].hash.low & mask();
-      while (slots_[at].stack != profile::kNone) at = (at + 1) & mask();
-      slots_[at] = {tag_of(stacks_[i].hash), i};
-    }
+  [[nodiscard]] bool is_same(const Stack& a, const Stack& b) const {
+    return a.node == b.node && head_of(a) == head_of(b) &&
+           root_of(*profile_, *a.sample) == root_of(*profile_, *b.sample);
+  }
+  [[nodiscard]] std::uint64_t hash_of(const Stack& stack) const {
+    return mix_hash(mix_hash(mix_hash(0, head_of(stack)), root_of(*profile_, *stack.sample)), stack.node);
   }
 
   const profile::Profile* profile_;
+  const StackNodes* nodes_;
   profile::ValueType type_;
   std::vector<Stack> stacks_;
-  std::vector<Slot> slots_;
+  HashSlots slots_;
 };
 
 }  // namespace windlass::exporter

@@ -84,9 +84,10 @@ class LineMaker {
   [[nodiscard]] std::vector<std::uint32_t> by_stack() const {
     std::vector<std::uint32_t> order(profile_.samples.size());
     std::iota(order.begin(), order.end(), 0U);
+    std::vector<std::vector<std::uint32_t>> stacks;
+    for (const profile::Sample& sample : profile_.samples) stacks.emplace_back(sample.locations);
     std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
-      const auto &of_a = profile_.samples[a].locations, &of_b = profile_.samples[b].locations;
-      return std::lexicographical_compare(of_a.rbegin(), of_a.rend(), of_b.rbegin(), of_b.rend());
+      return std::lexicographical_compare(stacks[a].rbegin(), stacks[a].rend(), stacks[b].rbegin(), stacks[b].rend());
     });
     return order;
   }

@@ -218,7 +218,7 @@ class FirefoxReader {
 
   // A stack is the innermost of its frames, and the stack of its callers. Inlined frames stand before the one that they
   // are inlined in.
-  bool add_stack(const Tables& tables, const JsonValue& value, std::vector<std::uint32_t>& to) {
+  bool add_stack(const Tables& tables, const JsonValue& value, profile::Stack& to) {
     std::uint32_t stack = number_of(value);
     std::vector<profile::Line> lines;
     std::uint32_t last = kNone;

@@ -89,7 +89,8 @@ std::uint32_t ProfileBuilder::labels(std::string_view key, std::string_view valu
 std::uint32_t ProfileBuilder::sample_of(const profile::Sample& sample) {
   std::string key =
       bytes_of(sample.event, sample.pid, sample.tid, sample.comm, sample.labels, sample.end, sample.certainty);
-  key.append(reinterpret_cast<const char*>(sample.locations.data()), sample.locations.size() * sizeof(std::uint32_t));
+  for (const std::uint32_t location : sample.locations)
+    key.append(reinterpret_cast<const char*>(&location), sizeof location);
   return find_or_add(samples_, std::move(key), profile_.samples.size(), [&] {
     profile_.samples.push_back(sample);
     profile_.samples.back().count = profile_.samples.back().value = 0;

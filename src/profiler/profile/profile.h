@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/profile/stack.h"
 #include "windlass_ends.h"
 
 namespace windlass::profile {
@@ -73,7 +74,7 @@ struct SampleTime {
 };
 
 struct Sample {
-  std::vector<std::uint32_t> locations{};  // Innermost first, kernel frames before user frames.
+  Stack locations{};  // Innermost first, kernel frames before user frames.
   std::uint64_t count = 0;
   std::uint32_t pid = 0, tid = 0;
   std::uint32_t comm = kNone;    // An index into Profile::strings.

@@ -39,9 +39,10 @@ WakerFrames::WakerFrames(const profile::Profile& profile) : profile_(profile) {
 
 std::size_t WakerFrames::count(const profile::Sample& sample) const {
   if (module_ == profile::kNone) return 0;
-  const auto named = std::ranges::find_if(
-      sample.locations, [this](std::uint32_t at) { return profile_.locations[at].module == module_; });
-  return named == sample.locations.end() ? 0 : static_cast<std::size_t>(named - sample.locations.begin()) + 1;
+  std::size_t frames = 0;
+  for (const std::uint32_t at : sample.locations)
+    if (++frames; profile_.locations[at].module == module_) return frames;
+  return 0;
 }
 
 std::uint32_t add_waker_frame(profile::Profile& profile, const std::string& name) {

@@ -15,7 +15,8 @@ namespace {
 // "comm;root;...;leaf" of a sample.
 std::string path_of(const profile::Profile& profile, const profile::Sample& sample) {
   std::string path = sample.comm == profile::kNone ? "?" : profile.strings[sample.comm];
-  for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
+  const std::vector<std::uint32_t> stack = sample.locations;
+  for (auto location = stack.rbegin(); location != stack.rend(); ++location) {
     const auto& lines = profile.locations[*location].lines;
     for (auto line = lines.rbegin(); line != lines.rend(); ++line) path += ";" + profile.functions[line->function].name;
     if (lines.empty()) path += ";?";
