@@ -150,6 +150,9 @@ class Symbolizer {
   // Names code of an opened process, core file or minidump. The target must outlive the Symbolizer. A process's files
   // are opened here, so the process may be released, and may end, before name() is called.
   [[nodiscard]] static Symbolizer of_target(const Target& target, const SymbolizerOptions& options = {});
+  // Opens here the files with code at `pcs` alone.
+  [[nodiscard]] static Symbolizer of_target(const Target& target, const SymbolizerOptions& options,
+                                            std::span<const CodeAddress> pcs);
 
   // Names code of any address space. The space must outlive the Symbolizer, and not be changed during a call. A file is
   // read under ModuleInfo::file or ::path, unless the memory has another build id.

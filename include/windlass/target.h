@@ -112,6 +112,12 @@ struct ProcessOptions {
   // How long to wait for threads, for all threads together. A thread in an uninterruptible wait does not stop. After
   // this time its stack is walked from the sp and pc in /proc/PID/task/TID/syscall.
   unsigned stop_timeout_ms = 1000;
+  // For one quick walk, by the thread that calls open_process():
+  // - That thread traces. It alone may refresh or release the Target. A thread of the process in an uninterruptible
+  // wait
+  //   stays traced until the calling thread ends. False: a thread of its own traces, and any thread may use the Target.
+  // - Files of modules are opened once a stack has code in them. False: when the process is opened.
+  bool one_walk = false;
 };
 
 // Options of open_core() and open_minidump().

@@ -29,6 +29,7 @@
 #include "cli/walk_output.h"
 #include "os/readers.h"
 #include "profiler/processes/live_process.h"
+#include "walk/target/modules.h"
 #include "walk/target/thread_stacks.h"
 #include "windlass/symbols.h"
 #include "windlass/target.h"
@@ -67,9 +68,10 @@ int complain(const std::string& subject, bool is_process, const Error& error) {
 
 Expected<Target> open(const WalkArguments& options) {
   const DumpOptions dump{options.files};
-  if (options.pid != 0) return open_process(options.pid);
+  const ProcessOptions process{.one_walk = options.output.repeat == 1};
+  if (options.pid != 0) return open_process(options.pid, process);
   if (!options.core.empty()) return open_core(options.core, dump);
-  return open_target(options.what, dump);
+  return open_target(options.what, dump, process);
 }
 
 // Between two walks, unless an interval is given.
@@ -123,13 +125,15 @@ class Walks {
   // Of the stopped target, which is let go. The number of the error of writing, or 0.
   int walk() {
     const walk::ThreadStacks walked = walk::walk_all(target_, options_.max_frames);
+    for (const Error& problem : walked.problems) walk::note_problem(target_, problem);
     if (!symbols_) {
       SymbolizerOptions how;
       how.lines = options_.output.text.lines || options_.output.text.inlines || options_.output.arguments;
       how.debug_directory = options_.debug_directory;
       how.pdb_files = options_.pdb.files;
       how.symbol_path = options_.pdb.symbol_path;
-      symbols_.emplace(Symbolizer::of_target(target_, how));
+      symbols_.emplace(options_.output.repeat == 1 ? Symbolizer::of_target(target_, how, walked.addresses)
+                                                   : Symbolizer::of_target(target_, how));
     }
     if (!options_.output.arguments) turn_.stopped_ns = target_.release();  // names do not need it stopped
     const std::vector<NamedAddress> names = symbols_->name(walked.addresses, walked.functions);
@@ -223,7 +227,7 @@ int run_walk(const WalkArguments& options) {
                               : !options.core.empty() ? options.core
                                                       : options.what;
   const bool is_process = options.pid != 0 || subject.find_first_not_of("0123456789") == std::string::npos;
-  if (is_process) os::use_readers(os::Readers::start());
+  if (is_process) os::use_readers(os::Readers::start_one());
   auto target = open(options);
   if (!target) {
     say_silent();

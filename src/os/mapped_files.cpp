@@ -20,17 +20,27 @@ namespace windlass::os {
 
 dev_t device_of(const ProcMap& map) { return map.file.major == 0 ? makedev(0, map.file.minor) : 0; }
 
-std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
+namespace {
+
+std::vector<FileCandidate> files_of_threads(pid_t thread, pid_t parent, const ProcMap& map) {
   const dev_t device = device_of(map);
   std::vector<FileCandidate> files;
-  const pid_t thread = living_thread(pid);
   files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0, device});
   if (map.deleted) return files;
   files.push_back({fmt::format("/proc/{}/root{}", thread, map.path), false, map.file.inode, device});
-  if (parent != 0)
-    files.push_back({fmt::format("/proc/{}/root{}", living_thread(parent), map.path), false, map.file.inode, device});
+  if (parent != 0) files.push_back({fmt::format("/proc/{}/root{}", parent, map.path), false, map.file.inode, device});
   files.push_back({map.path, false, map.file.inode, device});
   return files;
+}
+
+}  // namespace
+
+std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
+  return files_of_threads(living_thread(pid), parent != 0 ? living_thread(parent) : 0, map);
+}
+
+std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map) {
+  return files_of_threads(thread, 0, map);
 }
 
 int open_regular(const std::string& path) {

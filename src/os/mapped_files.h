@@ -35,6 +35,8 @@ struct FileCandidate {
 //
 // A name that is known to lead elsewhere is not used.
 [[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
+// The same of a process whose living_thread() is known, and whose parent is not.
+[[nodiscard]] std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map);
 
 // A read-only descriptor of the regular file `path`, close-on-exec. For any other kind of file -1 and ENODEV: a FIFO
 // under a mapped file's name would block, and a device could do anything.

@@ -61,6 +61,17 @@ std::string read_proc_file_of(pid_t pid, int file, std::size_t limit) {
   return readers() != nullptr ? readers()->text(file, pid, limit) : read_proc_file(file, limit);
 }
 
+std::vector<std::string> read_proc_files(pid_t pid, int folder, std::span<const std::string> names, std::size_t limit) {
+  std::vector<std::string> living, texts;
+  for (const std::string& name : names) living.push_back(living_name(folder, name));
+  if (readers() != nullptr) return readers()->texts(folder, pid, living, limit);
+  for (const std::string& name : living) {
+    const Descriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC));
+    texts.push_back(file ? read_proc_file(file.get(), limit) : std::string());
+  }
+  return texts;
+}
+
 Descriptor open_proc_file(pid_t pid, int folder, const std::string& name) {
   const std::string path = living_name(folder, name);
   if (readers() != nullptr) return readers()->open(path, folder, pid);

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,9 @@ namespace windlass::os {
 
 // Of an open one of process `pid`, which may hold up whoever reads it.
 [[nodiscard]] std::string read_proc_file_of(pid_t pid, int file, std::size_t limit = std::size_t{64} << 20);
+// Files in an open /proc/PID, those of a thread that lives.
+[[nodiscard]] std::vector<std::string> read_proc_files(pid_t pid, int folder, std::span<const std::string> names,
+                                                       std::size_t limit = std::size_t{64} << 20);
 // A file in an open /proc/PID, that of a thread that lives.
 [[nodiscard]] Descriptor open_proc_file(pid_t pid, int folder, const std::string& name);
 

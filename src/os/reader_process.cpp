@@ -15,6 +15,8 @@
 #include <climits>
 #include <csignal>
 #include <deque>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +68,27 @@ bool is_local(int file, const struct stat& status) {
   return is_local_type(static_cast<long>(system.f_type));
 }
 
+// Bytes that are not zeroed before they are written.
+class Buffer {
+ public:
+  void clear() { size_ = 0; }
+  // What it held is lost.
+  std::span<std::byte> make(std::size_t size) {
+    if (size > room_) {
+      bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+      room_ = size;
+    }
+    size_ = size;
+    return {bytes_.get(), size};
+  }
+  void shrink(ssize_t size) { size_ = size > 0 ? static_cast<std::size_t>(size) : 0; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t room_ = 0, size_ = 0;
+};
+
 // ---- one reader -----------------------------------------------------------------------------------------------------
 
 class Reader {
@@ -82,13 +105,14 @@ class Reader {
       std::string rest(request.follows, '\0');
       Descriptor none;
       if (!receive(std::as_writable_bytes(std::span(rest)), none)) _exit(0);
+      text_.clear();
       bytes_.clear();
       ReaderAnswer answer;
       errno = 0;
       const Descriptor opened = perform(request, file, rest, answer);
-      answer.follows = bytes_.size();
-      if (!send_message(socket_, std::as_bytes(std::span(&answer, 1)), std::as_bytes(std::span(bytes_)), opened.get()))
-        _exit(0);
+      const auto follows = !text_.empty() ? std::as_bytes(std::span(text_)) : bytes_.bytes();
+      answer.follows = follows.size();
+      if (!send_message(socket_, std::as_bytes(std::span(&answer, 1)), follows, opened.get())) _exit(0);
     }
   }
 
@@ -120,7 +144,7 @@ class Reader {
       case ReaderCall::kFileStatus:
         if (::fstat(file.get(), &answer.status) != 0) answer.error = errno;
         return {};
-      case ReaderCall::kText: read_text(file, rest, request.size, answer); return {};
+      case ReaderCall::kText: read_text(file, folder, rest, request.size, answer); return {};
       case ReaderCall::kMemory: read_memory(request.pid, rest, answer); return {};
       case ReaderCall::kPages: read_pages(file, rest, answer); return {};
       case ReaderCall::kBytes: read_bytes(file, request, answer); return {};
@@ -195,11 +219,12 @@ class Reader {
     if (!send_message(socket_, std::as_bytes(std::span(&working, 1)), {}, process)) _exit(0);
   }
 
-  void read_text(const Descriptor& file, const std::string& path, std::uint64_t size, ReaderAnswer& answer) {
-    const Descriptor opened(path.empty() ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  void read_text(const Descriptor& file, int folder, const std::string& path, std::uint64_t size,
+                 ReaderAnswer& answer) {
+    const Descriptor opened(path.empty() ? -1 : ::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
     const int from = path.empty() ? file.get() : opened.get();
-    if (from >= 0) bytes_ = read_proc_file(from, std::min<std::uint64_t>(size, kMostBytes));
-    if (bytes_.empty()) answer.error = errno;
+    if (from >= 0) text_ = read_proc_file(from, std::min<std::uint64_t>(size, kMostBytes));
+    if (text_.empty()) answer.error = errno;
   }
 
   void read_memory(pid_t pid, const std::string& ranges, ReaderAnswer& answer) {
@@ -208,29 +233,33 @@ class Reader {
     std::memcpy(remote, ranges.data(), count * sizeof(iovec));
     std::size_t size = 0;
     for (std::size_t i = 0; i < count; ++i) size += std::min(remote[i].iov_len, kMostBytes);
-    bytes_.resize(std::min(size, kMostBytes));
-    const iovec local{bytes_.data(), bytes_.size()};
+    const auto to = bytes_.make(std::min(size, kMostBytes));
+    const iovec local{to.data(), to.size()};
     const ssize_t got = ::process_vm_readv(pid, &local, 1, remote, count, 0);
     if (got < 0) answer.error = errno;
-    bytes_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    bytes_.shrink(got);
   }
 
   void read_pages(const Descriptor& file, const std::string& list, ReaderAnswer& answer) {
     std::uint64_t numbers[64];
     const std::size_t count = std::min<std::size_t>(list.size() / sizeof(std::uint64_t), 64);
     std::memcpy(numbers, list.data(), count * sizeof(std::uint64_t));
-    bytes_.resize(count * kReaderPage);
-    for (std::size_t i = 0; i < count; ++i)
-      if (::pread(file.get(), bytes_.data() + i * kReaderPage, kReaderPage,
-                  static_cast<off_t>(numbers[i] * kReaderPage)) == static_cast<ssize_t>(kReaderPage))
+    const auto to = bytes_.make(count * kReaderPage);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto page = to.subspan(i * kReaderPage, kReaderPage);
+      if (::pread(file.get(), page.data(), page.size(), static_cast<off_t>(numbers[i] * kReaderPage)) ==
+          static_cast<ssize_t>(page.size()))
         answer.pages |= std::uint64_t{1} << i;
+      else
+        std::ranges::fill(page, std::byte{});
+    }
   }
 
   void read_bytes(const Descriptor& file, const ReaderRequest& request, ReaderAnswer& answer) {
-    bytes_.resize(std::min<std::uint64_t>(request.size, kMostBytes));
-    const ssize_t got = ::pread(file.get(), bytes_.data(), bytes_.size(), static_cast<off_t>(request.offset));
+    const auto to = bytes_.make(std::min<std::uint64_t>(request.size, kMostBytes));
+    const ssize_t got = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(request.offset));
     if (got < 0) answer.error = errno;
-    bytes_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    bytes_.shrink(got);
   }
 
   struct Copy {
@@ -238,7 +267,8 @@ class Reader {
     Descriptor memory;
   };
   int socket_;
-  std::string bytes_;  // that follow the answer
+  std::string text_;  // follows the answer, or else these
+  Buffer bytes_;
   std::deque<Copy> copies_;
 };
 
@@ -274,6 +304,12 @@ void end_with(pid_t parent) {
 }
 
 }  // namespace
+
+void run_reader(int socket, pid_t parent) {
+  socket = leave_the_program(socket);
+  end_with(parent);
+  Reader(socket).run();
+}
 
 void run_reader_starter(int control) {
   control = leave_the_program(control);

@@ -22,7 +22,7 @@ enum class ReaderCall : std::uint32_t {
   kOpenGrowing,  // the same, but the file itself; Answer::remote says that reads of it may block
   kOpen,         // a path: whatever it is (files and folders of /proc)
   kStatus,       // a path: what stat(2) says
-  kText,         // a path, or nothing and a descriptor: all bytes up to `size`
+  kText,         // a path, or a descriptor and nothing: all bytes up to `size`
   kMemory,       // ranges: bytes of the process `pid`
   kBytes,        // a descriptor: `size` bytes at `offset`
   kPages,        // a descriptor and numbers of pages: their bytes

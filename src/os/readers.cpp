@@ -35,6 +35,14 @@ bool send_order(int control, StarterOrder order, int socket) {
   return send_message(control, std::as_bytes(std::span(&order, 1)), {}, socket);
 }
 
+bool connect(Descriptor& ours, Descriptor& theirs) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  ours = Descriptor(ends[0]);
+  theirs = Descriptor(ends[1]);
+  return true;
+}
+
 OpenedRegular duplicate_of(const OpenedRegular& opened) {
   return {Descriptor(::fcntl(opened.file.get(), F_DUPFD_CLOEXEC, 0)), opened.status, opened.remote};
 }
@@ -66,35 +74,50 @@ std::string subject_of(const std::string& path) {
 // ---- starting -------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Readers> Readers::start(ReaderTimes times) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return nullptr;
-  Descriptor ours(ends[0]);
-  const Descriptor theirs(ends[1]);
-  const pid_t starter = ::fork();
-  if (starter == 0) run_reader_starter(theirs.get());
-  if (starter < 0) return nullptr;
-  return std::unique_ptr<Readers>(new Readers(starter, std::move(ours), times));
+  std::unique_ptr<Readers> readers(new Readers(times));
+  return readers->start_starter() ? std::move(readers) : nullptr;
 }
 
-Readers::Readers(pid_t starter, Descriptor control, ReaderTimes times)
-    : owner_(::getpid()), starter_(starter), control_(std::move(control)), times_(times) {}
+std::unique_ptr<Readers> Readers::start_one(ReaderTimes times) {
+  std::unique_ptr<Readers> readers(new Readers(times));
+  Descriptor theirs;
+  if (!connect(readers->current_, theirs)) return nullptr;
+  readers->first_ = ::fork();
+  if (readers->first_ == 0) run_reader(theirs.get(), readers->owner_);
+  return readers->first_ > 0 ? std::move(readers) : nullptr;
+}
 
-// The end of the sockets is the end of all readers and of the starter.
+Readers::Readers(ReaderTimes times) : owner_(::getpid()), times_(times) {}
+
+// The end of the sockets is the end of the starter, and of all readers but one in a wait.
 Readers::~Readers() {
   if (::getpid() != owner_) return;  // a child's copy
   current_ = Descriptor();
   left_.clear();
   control_ = Descriptor();
-  while (::waitpid(starter_, nullptr, 0) < 0 && errno == EINTR) continue;
+  if (first_ > 0) {
+    (void)::kill(first_, SIGKILL);
+    (void)::waitpid(first_, nullptr, WNOHANG);
+  }
+  while (starter_ > 0 && ::waitpid(starter_, nullptr, 0) < 0 && errno == EINTR) continue;
+}
+
+bool Readers::start_starter() {
+  Descriptor ours, theirs;
+  if (!connect(ours, theirs)) return false;
+  const pid_t starter = ::fork();
+  if (starter == 0) run_reader_starter(theirs.get());
+  if (starter < 0) return false;
+  starter_ = starter;
+  control_ = std::move(ours);
+  return true;
 }
 
 bool Readers::has_reader() {
   if (current_) return true;
   if (ending_.size() >= kMostEnding) return false;
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-  Descriptor ours(ends[0]);
-  const Descriptor theirs(ends[1]);
+  Descriptor ours, theirs;
+  if ((starter_ == 0 && !start_starter()) || !connect(ours, theirs)) return false;
   if (!send_order(control_.get(), {}, theirs.get())) return false;
   current_ = std::move(ours);
   process_ = Descriptor();
@@ -121,7 +144,8 @@ Readers::Answer Readers::ask(ReaderRequest request, std::string_view follows, in
   const std::lock_guard hold(lock_);
   Answer answer;
   collect();
-  if (silent(subject) || silent(device)) {
+  // Which server a path is on matters once one is silent.
+  if (!silent_.empty() && (silent(subject_at(subject)) || silent(device))) {
     answer.head.error = ETIMEDOUT;
     return answer;
   }
@@ -134,11 +158,12 @@ Readers::Answer Readers::ask(ReaderRequest request, std::string_view follows, in
   if (send_message(current_.get(), std::as_bytes(std::span(&request, 1)), bytes_of(follows), file))
     got = receive(answer, to);
   if (got == Got::kAnswer) return answer;
-  const std::string& silent = answer.reached ? device : subject;
+  const bool reached = answer.reached;
   answer = Answer();
   answer.head.error = got == Got::kTimeout ? ETIMEDOUT : EIO;
   const bool keeps = request.call == ReaderCall::kOpenRegular && file < 0;
-  if (got == Got::kTimeout) leave_behind(silent, keeps ? std::string(follows) : std::string());
+  if (got == Got::kTimeout)
+    leave_behind(reached ? device : subject_at(subject), keeps ? std::string(follows) : std::string());
   current_ = Descriptor();
   return answer;
 }
@@ -291,7 +316,6 @@ std::size_t Readers::left_behind() {
 // All that a server has is silent, or nothing.
 std::string Readers::subject_at(const std::string& path) {
   if (path.starts_with("/proc/")) return subject_of(path);
-  const std::lock_guard hold(lock_);
   if (const std::uint64_t now = monotonic_ns(); now >= mounts_until_) {
     mounts_ = ServerMounts(read_proc_file("/proc/self/mountinfo"));
     mounts_until_ = now + static_cast<std::uint64_t>(kMountsFor.count());
@@ -319,39 +343,50 @@ OpenedRegular Readers::take_known(const std::string& path) {
   return kept != kept_.end() ? duplicate_of(kept->second) : OpenedRegular();
 }
 
-void Readers::open_kept(std::span<const std::string> paths) {
-  const std::lock_guard hold(lock_);
-  std::deque<std::string> wanted;
-  for (const std::string& path : paths)
-    if (is_kept(path) && !kept_.contains(path) && kept_.size() + wanted.size() < kMostKept) wanted.push_back(path);
+// Calls take(index, answer) for each that is answered. How many: one that is not, and all behind it, may be asked
+// again.
+std::size_t Readers::ask_together(std::span<const Together> wanted, FunctionRef<void(std::size_t, Answer&)> take) {
   collect();
-  if (wanted.empty() || silent(subject_of(wanted.front())) || !has_reader()) return;
+  if (wanted.empty() || silent(wanted.front().subject) || !has_reader()) return 0;
   std::size_t sent = 0;
-  const auto send_more = [&] {
-    for (; sent < std::min(wanted.size(), kMostTogether); ++sent) {
-      const ReaderRequest request{.call = ReaderCall::kOpenRegular,
-                                  .follows = static_cast<std::uint32_t>(wanted[sent].size())};
-      if (!send_message(current_.get(), std::as_bytes(std::span(&request, 1)), bytes_of(wanted[sent]), -1))
+  const auto send_more = [&](std::size_t behind) {
+    for (; sent < std::min(wanted.size(), behind); ++sent) {
+      ReaderRequest request = wanted[sent].request;
+      request.follows = static_cast<std::uint32_t>(wanted[sent].follows.size());
+      if (!send_message(current_.get(), std::as_bytes(std::span(&request, 1)), bytes_of(wanted[sent].follows),
+                        wanted[sent].file))
         return false;
     }
     return true;
   };
-  for (; !wanted.empty(); wanted.pop_front(), --sent) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     Answer answer;
-    const Got got = send_more() ? receive(answer, {}) : Got::kGone;
-    if (got == Got::kTimeout) leave_behind(subject_of(wanted.front()), wanted.front());
+    const Got got = send_more(i + kMostTogether) ? receive(answer, {}) : Got::kGone;
+    if (got == Got::kTimeout) leave_behind(wanted[i].subject, wanted[i].late);
     if (got != Got::kAnswer) {
       current_ = Descriptor();
-      return;
+      return i;
     }
-    if (answer.file) kept_[wanted.front()] = {std::move(answer.file), answer.head.status, false};
+    take(i, answer);
   }
+  return wanted.size();
+}
+
+void Readers::open_kept(std::span<const std::string> paths) {
+  const std::lock_guard hold(lock_);
+  std::vector<Together> wanted;
+  for (const std::string& path : paths)
+    if (is_kept(path) && !kept_.contains(path) && kept_.size() + wanted.size() < kMostKept)
+      wanted.push_back({{.call = ReaderCall::kOpenRegular}, path, -1, subject_of(path), path});
+  (void)ask_together(wanted, [&](std::size_t i, Answer& answer) {
+    if (answer.file) kept_[wanted[i].follows] = {std::move(answer.file), answer.head.status, false};
+  });
 }
 
 OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool certain) {
   if (OpenedRegular known = take_known(path); known.file) return known;
-  Answer answer = ask({.call = ReaderCall::kOpenRegular, .tells_reached = certain && device != 0}, path, -1,
-                      subject_at(path), {}, device != 0 ? device_subject(device) : std::string());
+  Answer answer = ask({.call = ReaderCall::kOpenRegular, .tells_reached = certain && device != 0}, path, -1, path, {},
+                      device != 0 ? device_subject(device) : std::string());
   OpenedRegular opened{std::move(answer.file), answer.head.status, false};
   if (opened.file) {
     const std::lock_guard hold(lock_);
@@ -362,27 +397,27 @@ OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool 
 }
 
 OpenedRegular Readers::open_growing(const std::string& path) {
-  Answer answer = ask({.call = ReaderCall::kOpenGrowing}, path, -1, subject_at(path), {});
+  Answer answer = ask({.call = ReaderCall::kOpenGrowing}, path, -1, path, {});
   errno = answer.head.error;
   return {std::move(answer.file), answer.head.status, answer.head.remote};
 }
 
 Descriptor Readers::open(const std::string& path, int folder, pid_t pid) {
-  const std::string subject = folder < 0 ? subject_at(path) : subject_of(fmt::format("/proc/{}/{}", pid, path));
+  const std::string subject = folder < 0 ? path : subject_of(fmt::format("/proc/{}/{}", pid, path));
   Answer answer = ask({.call = ReaderCall::kOpen}, path, folder, subject, {});
   errno = answer.head.error;
   return std::move(answer.file);
 }
 
 bool Readers::status(const std::string& path, struct stat& to) {
-  const Answer answer = ask({.call = ReaderCall::kStatus}, path, -1, subject_at(path), {});
+  const Answer answer = ask({.call = ReaderCall::kStatus}, path, -1, path, {});
   to = answer.head.status;
   errno = answer.head.error;
   return answer.head.error == 0;
 }
 
 std::string Readers::text(const std::string& path, std::size_t limit) {
-  Answer answer = ask({.call = ReaderCall::kText, .size = limit}, path, -1, subject_at(path), {});
+  Answer answer = ask({.call = ReaderCall::kText, .size = limit}, path, -1, path, {});
   errno = answer.head.error;
   return std::move(answer.rest);
 }
@@ -391,6 +426,25 @@ std::string Readers::text(int file, pid_t pid, std::size_t limit) {
   Answer answer = ask({.call = ReaderCall::kText, .size = limit}, {}, file, fmt::format("/proc/{}/maps", pid), {});
   errno = answer.head.error;
   return std::move(answer.rest);
+}
+
+std::vector<std::string> Readers::texts(int folder, pid_t pid, std::span<const std::string> names, std::size_t limit) {
+  std::vector<Together> wanted;
+  for (const std::string& name : names)
+    wanted.push_back({{.call = ReaderCall::kText, .size = limit},
+                      name,
+                      folder,
+                      subject_of(fmt::format("/proc/{}/{}", pid, name)),
+                      {}});
+  std::vector<std::string> texts(names.size());
+  std::size_t answered = 0;
+  {
+    const std::lock_guard hold(lock_);
+    answered = ask_together(wanted, [&](std::size_t i, Answer& answer) { texts[i] = std::move(answer.rest); });
+  }
+  for (std::size_t i = answered; i < wanted.size(); ++i)
+    texts[i] = ask(wanted[i].request, wanted[i].follows, folder, wanted[i].subject, {}).rest;
+  return texts;
 }
 
 ssize_t Readers::memory(pid_t pid, std::span<const iovec> from, std::span<std::byte> to) {

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -25,6 +26,7 @@
 #include "os/opened_regular.h"
 #include "os/reader_protocol.h"
 #include "os/silent.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::os {
 
@@ -54,6 +56,9 @@ class Readers {
 
   // By a process that starts them: to be called before the program has threads or secrets. Null and errno.
   [[nodiscard]] static std::unique_ptr<Readers> start(ReaderTimes times = {});
+  // With one reader. The process that starts others is started once the first one has been left behind: sooner ready,
+  // and one process fewer. For programs that end soon. The reader ends with the thread that calls this.
+  [[nodiscard]] static std::unique_ptr<Readers> start_one(ReaderTimes times = {});
   ~Readers();
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
@@ -68,6 +73,9 @@ class Readers {
   [[nodiscard]] std::string text(const std::string& path, std::size_t limit);
   // Of an open file of /proc that says something of process `pid`.
   [[nodiscard]] std::string text(int file, pid_t pid, std::size_t limit);
+  // Of files by their names in an open /proc/PID. All are requested before the first answer is awaited.
+  [[nodiscard]] std::vector<std::string> texts(int folder, pid_t pid, std::span<const std::string> names,
+                                               std::size_t limit);
   // How many bytes, -1 and errno.
   [[nodiscard]] ssize_t memory(pid_t pid, std::span<const iovec> from, std::span<std::byte> to);
   [[nodiscard]] ssize_t read_at(int file, const std::string& subject, std::uint64_t offset, std::span<std::byte> to);
@@ -111,13 +119,24 @@ class Readers {
     std::size_t size = 0;  // bytes in the caller's place
     std::string rest;      // those for which it had none
   };
-  Readers(pid_t starter, Descriptor control, ReaderTimes times);
+  // One of several requests that are sent before the first answer is awaited.
+  struct Together {
+    ReaderRequest request;
+    std::string follows;
+    int file;
+    std::string subject;
+    std::string late;  // the path of what may be opened after all; empty: nothing is kept
+  };
+  explicit Readers(ReaderTimes times);
 
+  // `subject`: what it is about, or a path. `device`: what is silent if the file has been found.
   Answer ask(ReaderRequest request, std::string_view follows, int file, const std::string& subject,
              std::span<std::byte> to, const std::string& device = {});
   std::string subject_at(const std::string& path);
   bool is_kept(const std::string& path) const { return !kept_below_.empty() && path.starts_with(kept_below_); }
   OpenedRegular take_known(const std::string& path);
+  std::size_t ask_together(std::span<const Together> wanted, FunctionRef<void(std::size_t, Answer&)> take);
+  bool start_starter();
   bool has_reader();
   bool silent(const std::string& subject);
   enum class Got : std::uint8_t { kAnswer, kTimeout, kGone };
@@ -128,8 +147,9 @@ class Readers {
   void forget(const std::string& subject, std::uint64_t until);
   void collect();
 
-  pid_t owner_, starter_;
-  Descriptor control_;
+  pid_t owner_;
+  pid_t starter_ = 0, first_ = 0;  // 0: there is none; a reader that no starter has started
+  Descriptor control_;             // the starter's
   ReaderTimes times_;
   mutable std::mutex lock_;
   Descriptor current_, process_;  // the reader that is asked: its socket, its process (pidfd_open(2))

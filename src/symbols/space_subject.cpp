@@ -36,22 +36,31 @@ std::string mapped_build_id(const Memory& memory, const image::ElfImage& file, s
 }  // namespace
 
 SpaceSubject::SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules)
-    : space_(space), origin_(origin), modules_(modules) {
-  if (origin_.process != 0) perf_map_ = perf_map_of(origin_);
-}
+    : space_(space), origin_(origin), modules_(modules) {}
 
 void SpaceSubject::open_all() {
-  for (const ModuleInfo* info : space_.modules()) {
-    const walk::Module* module = walk::module_at(space_, info->begin);
-    if (module == nullptr) continue;
-    os::Descriptor file;
-    if (module->id() != 0 && !info->file.empty() && !is_vdso(info->path))
-      file = os::Descriptor(os::open_regular(info->file));
-    if (file)
-      opened_[module->id()] = std::move(file);
-    else
-      (void)known(*module);
+  for (const ModuleInfo* info : space_.modules())
+    if (const walk::Module* module = walk::module_at(space_, info->begin); module != nullptr) open(*module);
+}
+
+void SpaceSubject::open_those_of(std::span<const CodeAddress> pcs) {
+  const walk::Module* last = nullptr;
+  for (const CodeAddress pc : pcs) {
+    const walk::Module* module = walk::module_at(space_, pc.lookup());
+    if (module == nullptr || module == last || opened_.contains(module->id())) continue;
+    open(*module);
+    last = module;
   }
+}
+
+void SpaceSubject::open(const walk::Module& module) {
+  const ModuleInfo& info = module.info();
+  os::Descriptor file;
+  if (module.id() != 0 && !info.file.empty() && !is_vdso(info.path)) file = os::Descriptor(os::open_regular(info.file));
+  if (file)
+    opened_[module.id()] = std::move(file);
+  else
+    (void)known(module);
 }
 
 Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
@@ -114,7 +123,7 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
     // Of PE images the bytes are as they are mapped, which no reader of names takes.
     if (made.module == nullptr && !module.image_in_memory().empty() && !info.windows)
       made.module = modules_.of_image(module.image_in_memory(), info.path);
-  } else if (!info.path.starts_with('/')) {
+  } else if (!info.path.starts_with('/') && info.path != "[vsyscall]") {
     made.module = perf_map();
     made.number_bias = 0;
     made.is_final = made.module != nullptr;
@@ -123,7 +132,8 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
 }
 
 KnownModule* SpaceSubject::perf_map() {
-  if (perf_map_.empty()) return nullptr;
+  if (origin_.process == 0) return nullptr;
+  if (perf_map_.empty()) perf_map_ = perf_map_of(origin_);
   os::Descriptor map(os::open_regular(perf_map_));
   return map ? modules_.of_perf_map(std::move(map), origin_.process) : nullptr;
 }

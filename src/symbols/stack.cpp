@@ -35,7 +35,7 @@ Target own_target(const Registers& from) {
   std::shared_ptr<const Memory> memory = std::make_shared<walk::OwnMemory>();
   const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/self/maps"));
   const manager::Interpreters interpreters = runtimes::find_interpreters(maps, [&] { return memory; }, {});
-  walk::Inside::interpreted(own) = walk::Interpreted::of(interpreters, nullptr);
+  walk::Inside::interpreted(own) = walk::Interpreted::of(interpreters);
   return own;
 }
 

@@ -67,7 +67,8 @@ class SpaceSubject final : public Subject {
  public:
   // The space must outlive it.
   SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules);
-  // Opens every module's file now, not only when needed. What a file is called by itself is read when needed.
+  // Opens the files with code at `pcs` now, not only when needed. What a file is called by itself is read when needed.
+  void open_those_of(std::span<const CodeAddress> pcs);
   void open_all();
   Place find(std::uint64_t address, std::uint64_t function) override;
   [[nodiscard]] const AddressSpace* space() const override { return &space_; }
@@ -84,6 +85,7 @@ class SpaceSubject final : public Subject {
   void add_interpreted(std::uint64_t function, Place& place);
   [[nodiscard]] Place named_place(const sources::NamedFunction& function);
   void add_functions(sources::NameSource& names, std::uint64_t address, std::uint64_t function, Place& place);
+  void open(const walk::Module& module);
   const Known& known(const walk::Module& module);
   [[nodiscard]] Known identify(const walk::Module& module);
   [[nodiscard]] KnownModule* perf_map();

@@ -94,7 +94,10 @@ class Symbolizer::Implementation {
              function(order[i]) == function(order[i - 1]);
     };
     std::vector<Job> jobs = locate(order, results, function, is_repeated);
-    symbols::for_each_in_parallel(jobs.size(), options_.threads, [&](std::size_t i) {
+    // Names of a few modules are there before another thread is. Line tables take longer.
+    constexpr std::size_t kFewModules = 3;
+    const unsigned threads = !options_.lines && jobs.size() <= kFewModules ? 1 : options_.threads;
+    symbols::for_each_in_parallel(jobs.size(), threads, [&](std::size_t i) {
       try {
         run(jobs[i], results);
       } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; what has no name yet stays without
@@ -246,12 +249,20 @@ Symbolizer Symbolizer::of_self(const SymbolizerOptions& options) {
 }
 
 Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options) {
+  std::vector<CodeAddress> all;
+  if (target.kind == TargetKind::kProcess)
+    for (const ModuleInfo* module : target.space.modules()) all.push_back(CodeAddress::instruction(module->begin));
+  return of_target(target, options, all);
+}
+
+Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options,
+                                 std::span<const CodeAddress> pcs) {
   auto made = std::make_unique<Implementation>(options);
   const symbols::SpaceOrigin origin{.process = target.process,
                                     .live = target.kind == TargetKind::kProcess,
                                     .interpreted = walk::Inside::interpreted(target)};
   auto subject = std::make_unique<symbols::SpaceSubject>(target.space, origin, made->modules());
-  if (origin.live) subject->open_all();
+  if (origin.live) subject->open_those_of(pcs);
   made->set_subject(std::move(subject));
   return Symbolizer(std::move(made));
 }

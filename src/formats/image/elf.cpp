@@ -87,6 +87,7 @@ void ElfImage::read_segments(std::uint64_t offset, std::uint64_t count, std::uin
   if (count > room) {
     problems_.push_back(Error{ErrorCode::kOutOfRange, "program headers reach past the end of the file", offset, count});
     count = room;
+    has_all_segments_ = false;
   }
   segments_.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -247,7 +248,12 @@ Expected<ByteView> ElfImage::at_address(std::uint64_t vaddr, std::uint64_t size)
 
 std::optional<std::uint64_t> ElfImage::address_of_file_offset(std::uint64_t file_offset, bool executable,
                                                               std::uint64_t page_size) const {
-  for (const Segment& s : segments_) {
+  return image::address_of_file_offset(segments_, file_offset, executable, page_size);
+}
+
+std::optional<std::uint64_t> address_of_file_offset(std::span<const Segment> segments, std::uint64_t file_offset,
+                                                    bool executable, std::uint64_t page_size) {
+  for (const Segment& s : segments) {
     if (s.type != PT_LOAD || (executable && (s.flags & PF_X) == 0)) continue;
     const std::uint64_t slack = s.offset & (page_size - 1);
     const std::uint64_t first = s.offset - slack;

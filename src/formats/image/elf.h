@@ -54,6 +54,11 @@ struct ExecutableSegment {
   std::uint64_t filesz;
 };
 
+// ElfImage::address_of_file_offset(), of segments that are known from elsewhere.
+[[nodiscard]] std::optional<std::uint64_t> address_of_file_offset(std::span<const Segment> segments,
+                                                                  std::uint64_t file_offset, bool executable,
+                                                                  std::uint64_t page_size);
+
 // Bytes of a section: a view into the file, or decompressed storage of their own. The view stays valid when moved.
 struct SectionBytes {
   ByteView view;
@@ -79,6 +84,8 @@ class ElfImage {
   [[nodiscard]] std::span<const Segment> segments() const { return segments_; }
   [[nodiscard]] std::span<const Section> sections() const { return sections_; }
   [[nodiscard]] const std::vector<Error>& problems() const { return problems_; }
+  // False: the bytes end before the program headers do, as the first part of a file may.
+  [[nodiscard]] bool has_all_segments() const { return has_all_segments_; }
   // Linear in the number of sections; nullptr if there is none of that name.
   [[nodiscard]] const Section* section(std::string_view name) const;
   // GNU build id as lower-case hex; empty if there is none.
@@ -114,6 +121,7 @@ class ElfImage {
   Machine machine_ = Machine::kX86_64;
   std::uint16_t type_ = 0;
   std::uint64_t entry_ = 0;
+  bool has_all_segments_ = true;
   std::vector<Segment> segments_;
   std::vector<Section> sections_;
   std::vector<Error> problems_;

@@ -2,6 +2,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -99,6 +100,8 @@ class ElfSource final : public UnwindSource {
   }
 
   std::uint64_t function_start(std::uint64_t address) const override {
+    if (starts_found_.fetch_add(1, std::memory_order_relaxed) < kFewStarts)
+      return image::FunctionSymbols::start_in(image_, address);
     std::call_once(symbols_read_, [this] { symbols_ = image::FunctionSymbols(image_); });
     return symbols_.start_of(address);
   }
@@ -223,6 +226,8 @@ class ElfSource final : public UnwindSource {
   mutable std::mutex lock_;
   mutable bool rows_made_ = false;
   mutable std::unique_ptr<RowFinder> rows_;
+  static constexpr unsigned kFewStarts = 8;  // that cost less one by one than all symbols sorted
+  mutable std::atomic<unsigned> starts_found_ = 0;
   mutable std::once_flag symbols_read_;
   mutable image::FunctionSymbols symbols_;
 };

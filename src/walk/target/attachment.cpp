@@ -87,13 +87,25 @@ std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture
   return registers;
 }
 
+// Threads stop within microseconds: who waits for them shall not sleep the usual 50 longer than it asked for.
+class ShortSleeps {
+ public:
+  ShortSleeps() { (void)::prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
+  ~ShortSleeps() { (void)::prctl(PR_SET_TIMERSLACK, before_, 0, 0, 0); }
+  ShortSleeps(const ShortSleeps&) = delete;
+  ShortSleeps& operator=(const ShortSleeps&) = delete;
+
+ private:
+  int before_ = ::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+};
+
 }  // namespace
 
-Attachment::Attachment(pid_t pid, int folder, Architecture architecture, unsigned timeout_ms)
+Attachment::Attachment(pid_t pid, int folder, std::function<Architecture()> architecture, const ProcessOptions& options)
     : pid_(pid),
       tasks_(::openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-      architecture_(architecture),
-      timeout_ms_(timeout_ms) {
+      find_architecture_(std::move(architecture)),
+      options_(options) {
   sem_init(&asked_, 0, 0);
   sem_init(&done_, 0, 0);
 }
@@ -129,6 +141,9 @@ std::vector<std::byte> Attachment::vector_registers(pid_t thread) {
 // ---- the tracer -----------------------------------------------------------------------------------------------------
 
 Expected<void> Attachment::start_tracer() {
+  ended_ = false;
+  running_ = options_.one_walk;
+  if (running_) return {};
   // The tracer must not run this program's signal handlers.
   sigset_t all;
   sigset_t before;
@@ -138,18 +153,18 @@ Expected<void> Attachment::start_tracer() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) return system_error("cannot start a thread", 0, error);
   running_ = true;
-  ended_ = false;
   return {};
 }
 
 void Attachment::end_tracer() {
   if (!running_) return;
   if (!ended_) ask(Order::kEnd);
-  pthread_join(tracer_, nullptr);
+  if (!options_.one_walk) pthread_join(tracer_, nullptr);
   running_ = false;
 }
 
 void Attachment::ask(Order order) {
+  if (options_.one_walk) return perform(order);
   order_ = order;
   sem_post(&asked_);
   while (sem_wait(&done_) != 0) {}
@@ -157,21 +172,22 @@ void Attachment::ask(Order order) {
 
 void* Attachment::run(void* self) {
   auto* attachment = static_cast<Attachment*>(self);
-  // Threads stop within microseconds: who waits for them shall not sleep the usual 50 longer than it asked for.
-  (void)::prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   for (;;) {
     while (sem_wait(&attachment->asked_) != 0) {}
-    bool all_go_on = true;
-    const Order order = attachment->order_;
-    if (order == Order::kStop) attachment->result_ = attachment->stop_all();
-    if (order == Order::kVectors) attachment->read_vectors();
-    const bool stays = order == Order::kVectors || (order == Order::kStop && attachment->result_);
-    if (!stays) all_go_on = attachment->let_go();
-    attachment->ended_ = attachment->order_ == Order::kEnd || !all_go_on;
+    attachment->perform(attachment->order_);
     const bool ended = attachment->ended_;
     sem_post(&attachment->done_);
     if (ended) return nullptr;
   }
+}
+
+void Attachment::perform(Order order) {
+  bool all_go_on = true;
+  if (order == Order::kStop) result_ = stop_all();
+  if (order == Order::kVectors) read_vectors();
+  const bool stays = order == Order::kVectors || (order == Order::kStop && result_);
+  if (!stays) all_go_on = let_go();
+  ended_ = order == Order::kEnd || !all_go_on;
 }
 
 // First come the steps for which the process may run on: attaching does not stop it.
@@ -214,7 +230,7 @@ Expected<bool> Attachment::seize_new() {
 void Attachment::interrupt_new() {
   if (stopped_since_ns_ == 0) {
     stopped_since_ns_ = monotonic_ns();
-    deadline_ns_ = stopped_since_ns_ + std::uint64_t{timeout_ms_} * 1'000'000;
+    deadline_ns_ = stopped_since_ns_ + std::uint64_t{options_.stop_timeout_ms} * 1'000'000;
   }
   for (Held& thread : held_) {
     if (thread.interrupted) continue;
@@ -248,6 +264,7 @@ bool Attachment::poll_stop(Held& thread) const {
 }
 
 void Attachment::await_stops() {
+  const ShortSleeps precisely;
   long pause_ns = 0;
   for (Held& thread : held_) {
     if (thread.stopped || thread.gone) continue;
@@ -264,11 +281,13 @@ void Attachment::await_stops() {
 }
 
 Expected<void> Attachment::read_registers() {
+  if (!architecture_) architecture_ = find_architecture_();
+  const Architecture architecture = *architecture_;
   for (const Held& held : held_) {
     if (held.gone) continue;
-    StoppedThread thread{held.id, Registers(architecture_), held.stopped};
+    StoppedThread thread{held.id, Registers(architecture), held.stopped};
     if (!held.stopped) {
-      if (const auto known = waiting_registers(pid_, held.id, architecture_)) thread.registers = *known;
+      if (const auto known = waiting_registers(pid_, held.id, architecture)) thread.registers = *known;
       threads_.push_back(thread);
       continue;
     }
@@ -278,17 +297,17 @@ Expected<void> Attachment::read_registers() {
       if (errno == ESRCH) continue;  // killed
       return system_error("cannot read registers", static_cast<std::uint64_t>(held.id));
     }
-    if (out.iov_len != general_registers_size(architecture_))
+    if (out.iov_len != general_registers_size(architecture))
       return fail(ErrorCode::kUnsupported, "a thread runs another machine's code than its program's",
                   static_cast<std::uint64_t>(held.id), out.iov_len);
-    const auto registers = general_registers(architecture_, ByteView(bytes, out.iov_len));
+    const auto registers = general_registers(architecture, ByteView(bytes, out.iov_len));
     if (!registers) return Failure(registers.error());
     thread.registers = *registers;
     if (works_for_kernel(pid_, thread)) {
-      threads_.push_back({held.id, Registers(architecture_), true, true});
+      threads_.push_back({held.id, Registers(architecture), true, true});
       continue;
     }
-    if (architecture_ == Architecture::kAArch64) {
+    if (architecture == Architecture::kAArch64) {
       out = {bytes, sizeof bytes};
       if (::ptrace(PTRACE_GETREGSET, held.id, NT_FPREGSET, &out) == 0)
         (void)add_vector_registers(thread.registers, ByteView(bytes, out.iov_len));

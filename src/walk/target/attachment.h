@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "os/descriptor.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
+#include "windlass/target.h"
 
 namespace windlass::walk {
 
@@ -23,13 +26,14 @@ struct StoppedThread {
   bool kernel_only = false;  // as Thread's; without registers
 };
 
-// Only the thread that traces may detach. So each attachment has a thread of its own, which waits for requests; the
-// owner may call from any thread. If this process dies, the kernel detaches and the threads run on.
+// Only the thread that traces may detach. So an attachment has a thread of its own, which waits for requests, and the
+// owner may call from any thread; or the owner always calls from one thread, which traces. If this process dies, the
+// kernel detaches and the threads run on.
 class Attachment {
  public:
   // `folder`: an open /proc/PID, which leads nowhere once the process has ended, whoever gets its number; outlives
-  // this.
-  Attachment(pid_t pid, int folder, Architecture architecture, unsigned timeout_ms);
+  // this. `architecture`: of the program; asked once, when the threads stand still.
+  Attachment(pid_t pid, int folder, std::function<Architecture()> architecture, const ProcessOptions& options);
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
@@ -48,7 +52,8 @@ class Attachment {
   // A stopped thread's floating-point and vector registers, as PTRACE_GETREGSET gives NT_PRFPREG. Empty: not known.
   [[nodiscard]] std::vector<std::byte> vector_registers(pid_t thread);
 
-  [[nodiscard]] Architecture architecture() const { return architecture_; }
+  // Behind the first stop().
+  [[nodiscard]] Architecture architecture() const { return *architecture_; }
   [[nodiscard]] const std::vector<StoppedThread>& threads() const { return threads_; }
   // Bits of return addresses that are authentication codes, as the kernel tells (AArch64); 0: it does not.
   [[nodiscard]] std::uint64_t pac_mask() const { return pac_mask_; }
@@ -67,6 +72,7 @@ class Attachment {
   void end_tracer();
   void ask(Order order);
   static void* run(void* self);
+  void perform(Order order);
   Expected<void> stop_all();
   Expected<bool> seize_new();
   void interrupt_new();
@@ -79,8 +85,9 @@ class Attachment {
 
   pid_t pid_;
   os::Descriptor tasks_;  // its folder of threads
-  Architecture architecture_;
-  unsigned timeout_ms_;
+  std::function<Architecture()> find_architecture_;
+  std::optional<Architecture> architecture_;
+  ProcessOptions options_;
   std::uint64_t deadline_ns_ = 0;
   std::uint64_t stopped_since_ns_ = 0;  // 0: nobody is stopped
   std::uint64_t stood_ns_ = 0;          // the last time

@@ -73,8 +73,8 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   add_threads(target, *core);
   const std::vector<os::ProcMap> maps = walk::maps_of(*core, target.space.memory());
   const std::string program = walk::program_of(*core, maps);
-  const auto find = [&](const os::ProcMap& map, const std::string& build_id) {
-    return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
+  const auto find = [&](const os::ProcMap& map, walk::BuildId& build_id) {
+    return walk::search_files(options.files, map.path, build_id.get(), !program.empty() && map.path == program);
   };
   // Runtimes are read in the files' memory, too.
   manager::PublishedCodes published;
@@ -95,7 +95,7 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kSmallestPage), find_published);
   for (const auto& code : published) walk::note_problem(target, code->problem());
   for (const auto& interpreter : interpreters) walk::note_problem(target, interpreter->problem());
-  walk::Inside::interpreted(target) = walk::Interpreted::of(interpreters, nullptr);
+  walk::Inside::interpreted(target) = walk::Interpreted::of(interpreters);
   return target;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -23,8 +24,7 @@ class LiveProcess {
   // Stops it and makes `target` what it is now. Errors as open_process.
   static Expected<Target> open(pid_t pid, const ProcessOptions& options);
   // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
-  LiveProcess(pid_t pid, Architecture architecture, const ProcessOptions& options, os::Descriptor folder)
-      : attachment_(pid, folder.get(), architecture, options.stop_timeout_ms), pid_(pid), folder_(std::move(folder)) {}
+  LiveProcess(pid_t pid, const ProcessOptions& options, os::Descriptor folder);
 
   // The target is the one that this was opened for.
   Expected<Refreshed> refresh(Target& target);
@@ -42,14 +42,23 @@ class LiveProcess {
   static constexpr std::uint64_t kNameTurns = 16;
   // The kernel gives every program that it starts 16 bytes of its own.
   using ProgramId = std::array<std::byte, 16>;
+  // Of /proc/PID, empty: not read yet.
+  struct Texts {
+    std::string auxv, maps, command;
+  };
 
+  Expected<Refreshed> read_stopped(Target& target);
   Expected<Refreshed> read(Target& target);
   void keep_files(bool keep);
-  Expected<Refreshed> update_modules(Target& target);
+  Expected<Refreshed> update_modules(Target& target, std::string_view maps);
+  void expect_stacks();
+  [[nodiscard]] Architecture find_architecture();
   [[nodiscard]] os::Descriptor open_file(const std::string& name) const;
   [[nodiscard]] std::string read_file(const std::string& name) const;
   [[nodiscard]] std::string read_name(std::uint64_t thread) const;
+  [[nodiscard]] std::uint64_t program_id_at(std::string_view auxv) const;
   [[nodiscard]] bool finds_new_program();
+  void read_command(Target& target, std::string text) const;
   void read_names_by_turns();
   void read_threads(Target& target);
 
@@ -62,6 +71,7 @@ class LiveProcess {
   std::uint64_t program_at_ = 0;                          // its address
   os::Descriptor maps_;                                   // of this program; opened when first needed
   std::unordered_map<std::uint64_t, std::string> names_;  // of threads
+  Texts texts_;                                           // of the first stop, until they are used
   std::uint64_t stops_ = 0;
   bool keeps_files_ = false;  // os::Readers::keep_mapped_files_of()
 };

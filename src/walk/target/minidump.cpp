@@ -126,11 +126,12 @@ Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options
   auto ranges = add_windows_modules(target, *dump, options.files);
   auto modules = dump->modules;
   sort_by_begin(modules);
-  const auto find = [&](const os::ProcMap& map, std::string& build_id) {
+  const auto find = [&](const os::ProcMap& map, walk::BuildId& build_id) {
     const MinidumpModule* program = dump->modules.empty() ? nullptr : &dump->modules.front();  // it is listed first
     const auto behind = first_behind(modules, map.begin);
-    if (build_id.empty() && behind != modules.begin() && map.begin < behind[-1].end) build_id = behind[-1].build_id;
-    return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
+    if (build_id.get().empty() && behind != modules.begin() && map.begin < behind[-1].end)
+      build_id.set(behind[-1].build_id);
+    return walk::search_files(options.files, map.path, build_id.get(), program != nullptr && program->path == map.path);
   };
   const std::vector<os::ProcMap> maps = maps_of_dump(*dump);
   const auto more = walk::add_modules(target, maps, find, kSmallestPage, [&](std::span<const walk::FileRange>) {

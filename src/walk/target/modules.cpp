@@ -1,14 +1,16 @@
 #include "walk/target/modules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include <elf.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mapped_file.h"
+#include "base/pages.h"
 #include "formats/image/elf.h"
 #include "os/mapped_files.h"
 #include "walk/inside.h"
@@ -29,15 +31,51 @@ struct FileGroup {
 
 struct OpenedFile {
   std::string path;
-  MappedFile file;
-  std::optional<image::ElfImage> image;
+  MappedFile file;                       // empty: its head suffices
+  std::vector<std::byte> head;           // with the program headers, of a file that is the mapped one for certain
+  std::optional<image::ElfImage> image;  // of the head: without sections
 };
+
+// Headers in the process's memory, read when first needed.
+class MappedHeaders {
+ public:
+  MappedHeaders(const Memory& memory, const os::ProcMap& first) : memory_(memory), first_(first) {}
+  // Null: they are not mapped, or not readable.
+  const LoadedHeaders* get() {
+    if (!known_)
+      known_ = first_.offset == 0
+                   ? read_loaded_headers(memory_, first_.begin)
+                   : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "the image's headers are not mapped", 0));
+    return *known_ ? &**known_ : nullptr;
+  }
+
+ private:
+  const Memory& memory_;
+  const os::ProcMap& first_;
+  std::optional<Expected<LoadedHeaders>> known_;
+};
+
+// What names the addresses of a file's mappings, without mapping it. False: all of the file is needed.
+bool read_head(int file, OpenedFile& opened) {
+  opened.head.resize(kSmallestPage);
+  const ssize_t got = ::pread(file, opened.head.data(), opened.head.size(), 0);
+  const ByteView head(opened.head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  auto image = image::ElfImage::parse(head);
+  if (!image || image->segments().empty() || !image->has_all_segments()) return false;
+  opened.image = std::move(*image);
+  return true;
+}
 
 class ModuleAdder {
  public:
   ModuleAdder(Target& target, std::span<const os::ProcMap> maps, FindFiles find, std::uint64_t page_size,
-              FindPublished find_published)
-      : target_(target), maps_(maps), find_(find), page_size_(page_size), find_published_(find_published) {}
+              FindPublished find_published, const AddOptions& options)
+      : target_(target),
+        maps_(maps),
+        find_(find),
+        page_size_(page_size),
+        find_published_(find_published),
+        options_(options) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
@@ -107,21 +145,23 @@ class ModuleAdder {
   // All of it the file's, or a runtime's builtins among it.
   Expected<void> add_file_code(const ModuleInfo& info) {
     Expected<void> added;
-    manager::cut_file_by(published_, info.begin, info.end,
-                         [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
-                           ModuleInfo part = info;
-                           part.begin = begin;
-                           part.end = end;
-                           Expected<void> piece;
-                           if (code == nullptr) {
-                             piece = target_.space.add_module(std::move(part));
-                           } else {
-                             auto module = std::make_unique<Module>(std::move(part), code->make_source(), code);
-                             module->forget_id();
-                             piece = Inside::add_module(target_.space, std::move(module));
-                           }
-                           if (!piece) added = piece;
-                         });
+    manager::cut_file_by(
+        published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
+          ModuleInfo part = info;
+          part.begin = begin;
+          part.end = end;
+          Expected<void> piece;
+          if (code == nullptr) {
+            auto module = std::make_unique<Module>(std::move(part));
+            module->keep_code({.memo = options_.memo, .code = module->id(), .bias = module->info().bias});
+            piece = Inside::add_module(target_.space, std::move(module));
+          } else {
+            auto module = std::make_unique<Module>(std::move(part), code->make_source(), code);
+            module->forget_id();
+            piece = Inside::add_module(target_.space, std::move(module));
+          }
+          if (!piece) added = piece;
+        });
     return added;
   }
 
@@ -137,12 +177,9 @@ class ModuleAdder {
 
   void add_file(const FileGroup& group) {
     const os::ProcMap& first = *group.maps.front();
-    const auto headers =
-        first.offset == 0
-            ? read_loaded_headers(target_.space.memory(), first.begin)
-            : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "the image's headers are not mapped", 0));
-    const std::string build_id = headers ? headers->build_id : std::string();
-    const auto opened = open(group, build_id);
+    MappedHeaders headers(target_.space.memory(), first);
+    if (options_.opening == Opening::kWhenNeeded && add_unopened(group, headers)) return;
+    const auto opened = open(group, headers);
     if (first.whole_image) {
       for (const os::ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
       return;
@@ -152,11 +189,7 @@ class ModuleAdder {
     for (std::size_t i = 0; i < group.maps.size(); ++i) {
       if (!group.maps[i]->executable) continue;
       const os::ProcMap& map = *group.maps[i];
-      ModuleInfo info{map.begin, map.end, 0, map.path, {}};
-      // A mapping that mprotect has split is still one module.
-      while (i + 1 < group.maps.size() && group.maps[i + 1]->executable && group.maps[i + 1]->begin == info.end &&
-             group.maps[i + 1]->offset == map.offset + (info.end - map.begin))
-        info.end = group.maps[++i]->end;
+      ModuleInfo info = module_of(group, i);
       if (opened && opened->image) {
         if (const auto address = opened->image->address_of_file_offset(map.offset, true, page_size_)) {
           info.bias = map.begin - *address;
@@ -165,9 +198,42 @@ class ModuleAdder {
           continue;
         }
       }
-      if (map.presumed && !is_executable(map, opened ? &*opened : nullptr, headers ? &*headers : nullptr)) continue;
-      add_from_memory(std::move(info), headers ? &*headers : nullptr, first.begin);
+      if (map.presumed && !is_executable(map, opened ? &*opened : nullptr, headers.get())) continue;
+      add_from_memory(std::move(info), headers.get(), first.begin);
     }
+  }
+
+  // That of an executable mapping; `i` becomes the last of it. A mapping that mprotect has split is still one module.
+  static ModuleInfo module_of(const FileGroup& group, std::size_t& i) {
+    const os::ProcMap& map = *group.maps[i];
+    ModuleInfo info{map.begin, map.end, 0, map.path, {}};
+    while (i + 1 < group.maps.size() && group.maps[i + 1]->executable && group.maps[i + 1]->begin == info.end &&
+           group.maps[i + 1]->offset == map.offset + (info.end - map.begin))
+      info.end = group.maps[++i]->end;
+    return info;
+  }
+
+  // False: the file has to be looked at.
+  bool add_unopened(const FileGroup& group, MappedHeaders& headers) {
+    const os::ProcMap& first = *group.maps.front();
+    if (first.whole_image || os::device_of(first) != 0 || headers.get() == nullptr) return false;
+    const auto no_build_id = [] { return std::string(); };
+    BuildId build_id(no_build_id);
+    std::vector<Found> modules;
+    for (std::size_t i = 0; i < group.maps.size(); ++i) {
+      if (!group.maps[i]->executable) continue;
+      const os::ProcMap& map = *group.maps[i];
+      ModuleInfo info = module_of(group, i);
+      const auto address = image::address_of_file_offset(headers.get()->segments, map.offset, true, page_size_);
+      if (!address || map.presumed) return false;
+      const std::vector<FileCandidate> files = find_(map, build_id);
+      if (files.empty() || !files.front().certain) return false;
+      info.bias = map.begin - *address;
+      info.file = files.front().path;
+      modules.push_back({std::move(info), {}, false});
+    }
+    std::ranges::move(modules, std::back_inserter(found_));
+    return true;
   }
 
   void add_whole_image(const os::ProcMap& map, const OpenedFile* opened) {
@@ -225,21 +291,30 @@ class ModuleAdder {
     if (std::ranges::find(target_.notes, text) == target_.notes.end()) target_.notes.push_back(std::move(text));
   }
 
-  std::optional<OpenedFile> open(const FileGroup& group, std::string build_id) {
+  std::optional<OpenedFile> open(const FileGroup& group, MappedHeaders& headers) {
     const os::ProcMap* code = nullptr;
     for (const os::ProcMap* map : group.maps)
       if (map->executable && code == nullptr) code = map;
     if (code == nullptr) return std::nullopt;
+    const auto read_build_id = [&] {
+      const LoadedHeaders* known = headers.get();
+      return known != nullptr ? known->build_id : std::string();
+    };
+    BuildId build_id(read_build_id);
     std::string why;
     for (const FileCandidate& candidate : find_(*code, build_id)) {
-      auto file = MappedFile::open(candidate.path);
+      const os::OpenedRegular found = os::open_regular(candidate);
+      OpenedFile opened{candidate.path, {}, {}, {}};
+      if (!found.file) continue;
+      if (candidate.certain && read_head(found.file.get(), opened)) return opened;
+      auto file = MappedFile::from_fd(found.file.get());
       if (!file) continue;
-      OpenedFile opened{candidate.path, std::move(*file), {}};
+      opened.file = std::move(*file);
       if (auto image = image::ElfImage::parse(opened.file.bytes())) opened.image = std::move(*image);
-      if (candidate.certain || is_same(candidate, opened, build_id)) return opened;
+      if (candidate.certain || is_same(candidate, opened, build_id.get(), found.status.st_ino)) return opened;
       why = fmt::format("{} is not the file that ran (build id {}, there {})", candidate.path,
                         opened.image && !opened.image->build_id().empty() ? opened.image->build_id() : "none",
-                        build_id.empty() ? "unknown" : build_id);
+                        build_id.get().empty() ? "unknown" : build_id.get());
     }
     if (!why.empty())
       target_.notes.push_back(why);
@@ -248,10 +323,9 @@ class ModuleAdder {
     return std::nullopt;
   }
 
-  static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
+  static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id,
+                      std::uint64_t inode) {
     const std::string here = opened.image ? opened.image->build_id() : std::string();
-    struct stat status {};
-    const std::uint64_t inode = os::status_of(candidate.path, status) ? status.st_ino : 0;
     return os::compare({.inode = candidate.inode, .build_id = build_id}, here, inode) != os::Sameness::kOther;
   }
 
@@ -260,6 +334,7 @@ class ModuleAdder {
   FindFiles find_;
   std::uint64_t page_size_;
   FindPublished find_published_;
+  AddOptions options_;
   manager::PublishedCodes published_;
   std::vector<FileRange> ranges_;
   std::vector<Found> found_;
@@ -274,9 +349,9 @@ void note_problem(Target& target, const std::optional<Error>& problem) {
 }
 
 std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, FindPublished published) {
+                                   std::uint64_t page_size, FindPublished published, const AddOptions& options) {
   const std::vector<os::ProcMap> elf = add_loaded_pe(target, maps, find);
-  return ModuleAdder(target, elf, find, page_size, published).run();
+  return ModuleAdder(target, elf, find, page_size, published, options).run();
 }
 
 }  // namespace windlass::walk

@@ -5,20 +5,39 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "os/mapped_files.h"
 #include "os/proc_maps.h"
 #include "runtimes/published_code.h"
+#include "walk/module.h"
 #include "windlass/function_ref.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
 
 using os::FileCandidate;
-// All places where the file behind a mapping can be opened, the best first. `build_id` is the one read from the
-// process's memory, or empty. A callback that knows the build id from elsewhere may fill it in.
-using FindFiles = FunctionRef<std::vector<FileCandidate>(const os::ProcMap& map, std::string& build_id)>;
+
+// A mapped image's build id. It is read from the process's memory when first asked for.
+class BuildId {
+ public:
+  explicit BuildId(FunctionRef<std::string()> read) : read_(read) {}
+  // Empty: not known.
+  [[nodiscard]] const std::string& get() {
+    if (!known_) known_ = read_();
+    return *known_;
+  }
+  void set(std::string known) { known_ = std::move(known); }
+
+ private:
+  FunctionRef<std::string()> read_;
+  std::optional<std::string> known_;
+};
+
+// All places where the file behind a mapping can be opened, the best first. A callback that knows the build id from
+// elsewhere may set it.
+using FindFiles = FunctionRef<std::vector<FileCandidate>(const os::ProcMap& map, BuildId& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.
 struct FileRange {
@@ -39,8 +58,16 @@ using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRa
 //
 // Files that are missing, or are not the files that ran, are noted. Returns the mappings of the files found, also those
 // that are not executable.
+//
+// kWhenNeeded: an ELF file whose headers are in memory is not opened, if its first path leads to the mapped file for
+// certain and its file system is on a block device, which answers. Module opens it.
+enum class Opening : std::uint8_t { kNow, kWhenNeeded };
+struct AddOptions {
+  Opening opening = Opening::kNow;
+  CodeMemo* memo = nullptr;  // of code of files that is followed; null: none
+};
 std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, FindPublished published);
+                                   std::uint64_t page_size, FindPublished published, const AddOptions& options = {});
 
 // Notes, once, the problem that a process's published code or interpreter has, if any.
 void note_problem(Target& target, const std::optional<Error>& problem);

@@ -124,7 +124,8 @@ std::vector<os::ProcMap> add_loaded_pe(Target& target, std::span<const os::ProcM
     if (static_cast<std::uint16_t>(loaded.machine) != machine) continue;
     const os::ProcMap& headers = maps[loaded.headers];
     const PeIdentity wanted{loaded.timestamp, static_cast<std::uint32_t>(loaded.end - loaded.begin), {}};
-    std::string no_build_id;
+    const auto none = [] { return std::string(); };
+    BuildId no_build_id(none);
     (void)add(target, {loaded.begin, loaded.end, loaded.begin, headers.path, {}}, wanted, find(headers, no_build_id));
   }
   return rest;

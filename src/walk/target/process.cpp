@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include <elf.h>
 #include <fcntl.h>
@@ -45,6 +47,14 @@ std::uint64_t auxiliary_value(std::string_view vector, image::ElfClass elf_class
   }
 }
 
+// By the size of program headers that the kernel has told the program. None: it has not.
+std::optional<Architecture> architecture_by(std::string_view auxv) {
+  if (auxiliary_value(auxv, image::ElfClass::k64, AT_PHENT) == sizeof(Elf64_Phdr)) return kHost;
+  if (kHost == Architecture::kX86_64 && auxiliary_value(auxv, image::ElfClass::k32, AT_PHENT) == sizeof(Elf32_Phdr))
+    return Architecture::kI386;
+  return std::nullopt;
+}
+
 // Of the program that runs in the process. x86-64 kernels run i386's, too.
 Architecture architecture_of_program(pid_t pid) {
   const os::Descriptor program(os::open_regular(fmt::format("/proc/{}/exe", os::living_thread(pid))));
@@ -73,13 +83,28 @@ std::string LiveProcess::read_name(std::uint64_t thread) const {
   return without_newline(os::read_proc_file(file.get()));
 }
 
+// Asked at the first stop. A request to a reader process costs more than the reading, so all that the first look needs
+// comes together.
+Architecture LiveProcess::find_architecture() {
+  if (os::readers() != nullptr) {
+    const std::string names[] = {"auxv", "maps", "cmdline"};
+    std::vector<std::string> texts = os::read_proc_files(pid_, folder_.get(), names);
+    texts_ = {std::move(texts[0]), std::move(texts[1]), std::move(texts[2])};
+  }
+  const auto known = architecture_by(texts_.auxv);
+  return known ? *known : architecture_of_program(pid_);
+}
+
+std::uint64_t LiveProcess::program_id_at(std::string_view auxv) const {
+  const bool wide = attachment_.architecture() != Architecture::kI386;
+  return auxiliary_value(auxv, wide ? image::ElfClass::k64 : image::ElfClass::k32, AT_RANDOM);
+}
+
 // The kernel's 16 bytes are where they were and what they were in the same program alone.
 bool LiveProcess::finds_new_program() {
   ProgramId now{};
   if (program_at_ != 0 && memory_->read(program_at_, now.data(), now.size()) && now == program_) return false;
-  const bool wide = attachment_.architecture() != Architecture::kI386;
-  const std::uint64_t at =
-      auxiliary_value(read_file("auxv"), wide ? image::ElfClass::k64 : image::ElfClass::k32, AT_RANDOM);
+  const std::uint64_t at = program_id_at(read_file("auxv"));
   if (at == 0 || !memory_->read(at, now.data(), now.size())) now = {};
   const bool is_new = stops_ == 0 || now != program_;
   program_ = now;
@@ -87,20 +112,47 @@ bool LiveProcess::finds_new_program() {
   return is_new;
 }
 
+// What walks begin with. Of many threads their stacks alone: most of them run the same code.
+void LiveProcess::expect_stacks() {
+  constexpr std::size_t kFew = 8;
+  const std::vector<StoppedThread>& threads = attachment_.threads();
+  std::vector<std::uint64_t> pcs;
+  for (const StoppedThread& thread : threads) {
+    if (!thread.registers.has_sp()) continue;
+    memory_->expect(thread.registers.sp());
+    if (threads.size() <= kFew) pcs.push_back(thread.registers.pc().value());
+  }
+  for (const std::uint64_t pc : pcs) memory_->expect(pc);
+  modules_.expect_in(*memory_, std::move(pcs));
+}
+
+void LiveProcess::read_command(Target& target, std::string text) const {
+  while (text.ends_with('\0')) text.pop_back();
+  std::ranges::replace(text, '\0', ' ');
+  target.command = !text.empty() ? std::move(text) : without_newline(read_file("comm"));
+}
+
 Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
   const auto number = static_cast<std::uint64_t>(pid);
   os::Descriptor folder(::open(fmt::format("/proc/{}", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(ErrorCode::kSystem, "no such process", number, static_cast<std::uint64_t>(ESRCH));
-  const Architecture architecture = architecture_of_program(pid);
+  auto live = std::make_shared<LiveProcess>(pid, options, std::move(folder));
+  if (const auto stopped = live->attachment_.stop(); !stopped) return Failure(stopped.error());
   auto memory = std::make_unique<ProcessMemory>(pid);
-  auto live = std::make_shared<LiveProcess>(pid, architecture, options, std::move(folder));
   live->memory_ = memory.get();
-  live->modules_.expect_in(*memory);
-  Target target(TargetKind::kProcess, AddressSpace(architecture, std::move(memory)));
+  Target target(TargetKind::kProcess, AddressSpace(live->attachment_.architecture(), std::move(memory)));
   target.process = number;
   Inside::live(target) = live;
-  if (const auto read = live->refresh(target); !read) return Failure(read.error());
+  if (const auto read = live->read_stopped(target); !read) return Failure(read.error());
   return target;
+}
+
+LiveProcess::LiveProcess(pid_t pid, const ProcessOptions& options, os::Descriptor folder)
+    : attachment_(
+          pid, folder.get(), [this] { return find_architecture(); }, options),
+      pid_(pid),
+      folder_(std::move(folder)) {
+  if (options.one_walk) modules_.expect_one_walk();
 }
 
 Expected<Refreshed> LiveProcess::refresh(Target& target) {
@@ -111,6 +163,10 @@ Expected<Refreshed> LiveProcess::refresh(Target& target) {
   memory_->forget();
   read_names_by_turns();
   if (const auto stopped = attachment_.stop(); !stopped) return Failure(stopped.error());
+  return read_stopped(target);
+}
+
+Expected<Refreshed> LiveProcess::read_stopped(Target& target) {
   auto changed = read(target);
   if (!changed) {
     (void)release();
@@ -134,27 +190,34 @@ void LiveProcess::keep_files(bool keep) {
 // Of the stopped process.
 Expected<Refreshed> LiveProcess::read(Target& target) {
   keep_files(std::ranges::all_of(attachment_.threads(), &StoppedThread::stopped));
-  for (const StoppedThread& thread : attachment_.threads())
-    if (thread.registers.has_sp()) memory_->expect(thread.registers.sp());
-  const bool is_new = finds_new_program();
+  expect_stacks();
+  Texts first = std::exchange(texts_, {});
+  bool is_new = stops_ == 0;
+  if (is_new && !first.auxv.empty()) {
+    program_at_ = program_id_at(first.auxv);
+    if (program_at_ != 0) memory_->expect(program_at_);
+  } else {
+    is_new = finds_new_program();
+  }
   if (is_new) maps_ = {};
   if (attachment_.pac_mask() != 0) target.space.set_pointer_mask(attachment_.pac_mask());
-  auto changed = update_modules(target);
+  auto changed = update_modules(target, first.maps);
   if (!changed) return changed;
+  if (!first.auxv.empty() && (program_at_ == 0 || !memory_->read(program_at_, program_.data(), program_.size())))
+    program_ = {};
   changed->executed = stops_ != 0 && is_new;
   if (is_new) {
     names_.clear();
-    target.command = read_file("cmdline");
-    while (target.command.ends_with('\0')) target.command.pop_back();
-    std::replace(target.command.begin(), target.command.end(), '\0', ' ');
-    if (target.command.empty()) target.command = without_newline(read_file("comm"));
+    read_command(target, !first.command.empty() ? std::move(first.command) : read_file("cmdline"));
   }
   read_threads(target);
   ++stops_;
   return changed;
 }
 
-Expected<Refreshed> LiveProcess::update_modules(Target& target) {
+// `maps`: their text, empty where it has not been read.
+Expected<Refreshed> LiveProcess::update_modules(Target& target, std::string_view maps) {
+  if (!maps.empty()) return modules_.update(target, pid_, maps);
   if (!maps_) maps_ = open_file("maps");
   auto changed = modules_.update(target, pid_, maps_.get());
   if (changed) return changed;

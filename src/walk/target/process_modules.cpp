@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "os/living_thread.h"
 #include "os/mapped_files.h"
 #include "os/moved_text.h"
 #include "os/proc_file.h"
@@ -43,6 +44,31 @@ std::string lines_that_matter(std::string_view maps) {
 bool matters(const os::ProcMap& map) { return map.executable || map.has_file(); }
 
 bool has_code(const std::vector<os::ProcMap>& maps) { return std::ranges::any_of(maps, &os::ProcMap::executable); }
+
+constexpr std::uint64_t kPage = 4096;
+
+// What tells images apart: their headers with the hash table of symbols behind, and the dynamic section, which most
+// linkers put last into what is read-only once it has been relocated.
+void expect_images(ProcessMemory& memory, std::span<const os::ProcMap> maps) {
+  constexpr std::uint64_t kHead = 6 * kPage, kTail = 2 * kPage;
+  constexpr std::size_t kMostImages = 100;
+  std::size_t images = 0;
+  for (std::size_t i = 1; i < maps.size() && images < kMostImages; ++i) {
+    const os::ProcMap& before = maps[i - 1];
+    const auto is_same_file = [&](const os::ProcMap& map) {
+      return map.file == before.file && map.path == before.path;
+    };
+    if (before.executable || !before.has_file() || !is_same_file(maps[i])) continue;
+    if (before.offset == 0 && maps[i].executable) {
+      for (std::uint64_t at = before.begin; at < std::min(before.end, before.begin + kHead); at += kPage)
+        memory.expect(at);
+      ++images;
+    } else if (i + 1 == maps.size() || !is_same_file(maps[i + 1])) {
+      for (std::uint64_t at = std::max(before.begin, before.end - kTail); at < before.end; at += kPage)
+        memory.expect(at);
+    }
+  }
+}
 
 }  // namespace
 
@@ -112,7 +138,6 @@ bool ProcessModules::open_published(const Target& target, pid_t pid, const std::
   const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
   const auto open_file = [&](const os::ProcMap& map) { return runtimes::open_mapped_file(pid, 0, map); };
   runtimes::add_runtimes(codes, maps, open_memory, open_file, published_);
-  interpreters_ = runtimes::find_interpreters(maps, open_memory, interpreters_);
   if (codes == published_) return false;
   published_ = std::move(codes);
   return true;
@@ -126,11 +151,11 @@ bool ProcessModules::has_published_code(const Piece& piece) const {
 }
 
 // What is no longer as it was goes; in `now` the rest takes its new state's place.
-std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool others_published) {
+std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool others_published, bool was_opened) {
   std::size_t gone = 0;
   for (auto& [key, piece] : pieces_) {
     const auto same = now.find(key);
-    const bool keeps = !windows_ && same != now.end() && same->second.maps == piece.maps &&
+    const bool keeps = was_opened && !windows_ && same != now.end() && same->second.maps == piece.maps &&
                        (piece.file.empty() ? !others_published : look_at(piece) == piece.state) &&
                        !(others_published && has_published_code(piece));
     if (keeps)
@@ -161,7 +186,8 @@ void ProcessModules::fix_time(Target& target) const {
     code->set_time(monotonic_ns());
     note_problem(target, code->problem());
   }
-  for (const auto& interpreter : interpreters_) note_problem(target, interpreter->problem());
+  if (const auto& interpreted = Inside::interpreted(target); interpreted != nullptr)
+    for (const Error& problem : interpreted->problems()) note_problem(target, problem);
 }
 
 Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) {
@@ -176,43 +202,48 @@ Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) 
   return update(target, pid, text);
 }
 
-// What tells images apart: their headers with the hash table of symbols behind, and the dynamic section, which most
-// linkers put last into what is read-only once it has been relocated.
-void ProcessModules::expect_images(const std::vector<os::ProcMap>& maps) {
-  constexpr std::uint64_t kPage = 4096, kHead = 4 * kPage, kTail = 2 * kPage;
-  constexpr std::size_t kMostImages = 100;
-  std::size_t images = 0;
-  for (std::size_t i = 1; i < maps.size() && images < kMostImages; ++i) {
-    const os::ProcMap& before = maps[i - 1];
-    const auto is_same_file = [&](const os::ProcMap& map) {
-      return map.file == before.file && map.path == before.path;
-    };
-    if (before.executable || !before.has_file() || !is_same_file(maps[i])) continue;
-    if (before.offset == 0 && maps[i].executable) {
-      for (std::uint64_t at = before.begin; at < std::min(before.end, before.begin + kHead); at += kPage)
-        memory_->expect(at);
-      ++images;
-    } else if (i + 1 == maps.size() || !is_same_file(maps[i + 1])) {
-      for (std::uint64_t at = std::max(before.begin, before.end - kTail); at < before.end; at += kPage)
-        memory_->expect(at);
-    }
-  }
+// Files of the program, and of images with code at the pcs.
+std::vector<os::ProcMap> ProcessModules::first_images(const std::vector<os::ProcMap>& maps) const {
+  std::set<os::FileIdentity> files;
+  if (const auto program = std::ranges::find_if(maps, &os::ProcMap::has_file); program != maps.end())
+    files.insert(program->file);
+  for (const os::ProcMap& map : maps)
+    if (map.has_file() && std::ranges::any_of(pcs_, [&](std::uint64_t pc) { return pc >= map.begin && pc < map.end; }))
+      files.insert(map.file);
+  std::vector<os::ProcMap> images;
+  std::ranges::copy_if(maps, std::back_inserter(images),
+                       [&](const os::ProcMap& map) { return map.has_file() && files.contains(map.file); });
+  return images;
 }
 
-// The files of code, by the paths that are tried first.
-void ProcessModules::expect_files(pid_t pid, const std::vector<os::ProcMap>& maps) {
-  if (os::readers() == nullptr) return;
+// The first page of each file, which tells a PE image and where an ELF image is; those images, and the vdso.
+void ProcessModules::expect_first(const std::vector<os::ProcMap>& maps) const {
+  for (const os::ProcMap& map : maps) {
+    if (map.path == "[vdso]")
+      for (std::uint64_t at = map.begin; at < map.end; at += kPage) memory_->expect(at);
+    else if (map.has_file() && map.offset == 0 && map.readable)
+      memory_->expect(map.begin);
+  }
+  expect_images(*memory_, first_images(maps));
+}
+
+// The files of code, by the paths that are tried first. False: the first of them cannot be opened so.
+bool ProcessModules::expect_files(pid_t thread, const std::vector<os::ProcMap>& maps) {
   std::vector<std::string> paths;
   std::set<std::pair<std::string_view, std::uint64_t>> seen;
   for (const os::ProcMap& map : maps)
     if (map.executable && map.has_file() && seen.emplace(map.path, map.file.inode).second)
-      paths.push_back(os::files_of(pid, 0, map).front().path);
-  os::readers()->open_kept(paths);
+      paths.push_back(os::files_of_thread(thread, map).front().path);
+  if (os::readers() != nullptr) os::readers()->open_kept(paths);
+  return !paths.empty() && os::Descriptor(os::open_regular(paths.front()));
 }
 
 Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {
   std::string lines = lines_that_matter(maps);
-  if (lines == lines_ && files_are_same()) {
+  const bool was_opened = opening_ == Opening::kNow || pieces_.empty();
+  if (memo_ != nullptr) memo_->clear();
+  if (!was_opened) opening_ = Opening::kNow;  // of files that were not opened nothing is known: all is added again
+  if (was_opened && lines == lines_ && files_are_same()) {
     fix_time(target);
     return {};
   }
@@ -220,13 +251,17 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   std::vector<os::ProcMap> all = os::parse_proc_maps(lines);
   os::name_moved_text(pid, 0, all);
   Pieces now = pieces_of(all);
-  if (memory_ != nullptr && pieces_.empty()) expect_images(all);
+  if (memory_ != nullptr && pieces_.empty()) expect_first(all);
   Refreshed changed;
   if (windows_)
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
-  changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
-  Inside::interpreted(target) = Interpreted::of(interpreters_, std::move(Inside::interpreted(target)));
+  changed.modules_gone += remove_changed(target, now, open_published(target, pid, all), was_opened);
+  auto& interpreted = Inside::interpreted(target);
+  if (interpreted == nullptr) interpreted = std::make_shared<Interpreted>();
+  interpreted->set_mappings(all, [memory = memory_](std::span<const os::ProcMap> images) {
+    if (memory != nullptr) expect_images(*memory, images);
+  });
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.
@@ -234,16 +269,19 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     const Module* module = module_at(target.space, map.begin);
     return module != nullptr && map.executable;
   });
-  const auto find = [&](const os::ProcMap& map, std::string&) { return os::files_of(pid, 0, map); };
-  expect_files(pid, all);
+  const pid_t thread = os::living_thread(pid);
+  const auto find = [&](const os::ProcMap& map, BuildId&) { return os::files_of_thread(thread, map); };
+  const bool can_wait = opening_ == Opening::kWhenNeeded && expect_files(thread, first_images(all));
+  if (!can_wait) (void)expect_files(thread, all);
   (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
-                    [&](std::span<const FileRange>) { return published_; });
+                    [&](std::span<const FileRange>) { return published_; },
+                    {can_wait ? Opening::kWhenNeeded : Opening::kNow, memo_.get()});
   const std::vector<const ModuleInfo*> infos = target.space.modules();
   changed.modules_new = infos.size() + changed.modules_gone - before;
   windows_ = std::ranges::any_of(infos, &ModuleInfo::windows);
   pieces_ = std::move(now);
   lines_ = std::move(lines);
-  note_files(target);
+  if (!can_wait) note_files(target);
   return changed;
 }
 

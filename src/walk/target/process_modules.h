@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -13,8 +14,9 @@
 
 #include "os/descriptor.h"
 #include "os/proc_maps.h"
-#include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
+#include "walk/code_memo.h"
+#include "walk/target/modules.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -29,8 +31,18 @@ class ProcessModules {
   // The same for a stopped process, by its open /proc/PID/maps. If the kernel can tell by PROCMAP_QUERY that nothing
   // has changed, the text is not read. kSystem with errno: the file cannot be read.
   Expected<Refreshed> update(Target& target, pid_t pid, int maps);
-  // Its update() says which pages will be read, so that they come in one request. Outlives this.
-  void expect_in(ProcessMemory& memory) { memory_ = &memory; }
+  // Says in `memory`, which outlives this, which pages will be read, so that they come in one request: of the program,
+  // of images with code at the `pcs`, and of others once stacks have code in them.
+  void expect_in(ProcessMemory& memory, std::vector<std::uint64_t> pcs) {
+    memory_ = &memory;
+    pcs_ = std::move(pcs);
+  }
+  // For walks by one thread: no code of files is followed twice between two updates, and until the second update()
+  // files are opened when a stack has code in them.
+  void expect_one_walk() {
+    opening_ = Opening::kWhenNeeded;
+    memo_ = std::make_unique<CodeMemo>();
+  }
   // From here on, the process's published code is that of this moment, even when the process runs on. Part of update().
   // Problems are noted.
   void fix_time(Target& target) const;
@@ -66,20 +78,23 @@ class ProcessModules {
   [[nodiscard]] static std::size_t remove(Target& target, const Piece& piece);
   [[nodiscard]] bool files_are_same() const;
   [[nodiscard]] bool has_published_code(const Piece& piece) const;
-  [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published);
+  [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published, bool was_opened);
   [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<os::ProcMap>& maps);
   void note_files(const Target& target);
-  void expect_images(const std::vector<os::ProcMap>& maps);
-  static void expect_files(pid_t pid, const std::vector<os::ProcMap>& maps);
+  [[nodiscard]] std::vector<os::ProcMap> first_images(const std::vector<os::ProcMap>& maps) const;
+  void expect_first(const std::vector<os::ProcMap>& maps) const;
+  static bool expect_files(pid_t thread, const std::vector<os::ProcMap>& maps);
 
   ProcessMemory* memory_ = nullptr;
+  std::vector<std::uint64_t> pcs_;
   std::string lines_;            // of `maps` that matter, as they were
   std::vector<Extent> extents_;  // by which a change is noticed; empty: not known
   Pieces pieces_;
   std::vector<os::ProcMap> published_maps_;
   manager::PublishedCodes at_maps_;    // at published_maps_
   manager::PublishedCodes published_;  // these, and runtimes
-  manager::Interpreters interpreters_;
+  Opening opening_ = Opening::kNow;
+  std::unique_ptr<CodeMemo> memo_;
   bool windows_ = false;  // there are PE images, which are more than the mappings of their file
 };
 

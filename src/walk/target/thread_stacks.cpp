@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "walk/inside.h"
+#include "walk/interpreted.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::walk {
@@ -63,6 +65,8 @@ ThreadStacks walk_all(const Target& target, std::size_t max_frames) {
   ThreadStacks walked;
   Collector collector(target, walked);
   for (const Thread& thread : target.threads) collector.walk(thread, max_frames);
+  if (const auto& interpreted = Inside::interpreted(target); interpreted != nullptr)
+    walked.problems = interpreted->problems();
   return walked;
 }
 

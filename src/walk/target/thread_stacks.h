@@ -29,6 +29,7 @@ struct ThreadStacks {
   std::vector<ThreadStack> threads;
   std::vector<CodeAddress> addresses;    // that frames have, each once
   std::vector<std::uint64_t> functions;  // Frame::function of each
+  std::vector<Error> problems;           // of interpreters that run functions of these stacks
 };
 
 // Walks every thread, innermost frame first, at most `max_frames` each.

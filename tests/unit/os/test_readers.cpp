@@ -228,6 +228,57 @@ TEST_F(ReadersTest, MemoryThatDoesNotAnswerCostsItsPatienceOnce) {
   EXPECT_EQ(readers_->text(folder_ / "a", 100), "content");
 }
 
+// In one go, as one by one; and behind one that never comes.
+TEST_F(ReadersTest, TextsOfAProcessComeTogether) {
+  const std::string path = fmt::format("/proc/{}", ::getpid());
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::vector<std::string> names = {"auxv", "no such file", "cmdline", "comm"};
+  const std::vector<std::string> texts = readers_->texts(folder.get(), ::getpid(), names, 1'000'000);
+  ASSERT_EQ(texts.size(), names.size());
+  for (std::size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(texts[i], readers_->text(fmt::format("{}/{}", path, names[i]), 1'000'000)) << names[i];
+  EXPECT_TRUE(texts[1].empty());
+  EXPECT_FALSE(texts[3].empty());
+  EXPECT_EQ(readers_->left_behind(), 0u);
+}
+
+TEST_F(ReadersTest, TextsBehindASilentOneAreReadByAnother) {
+  const std::string content = folder_ / "content";
+  std::ofstream(content) << "content";
+  const test::SilentMount mount(folder_ / "mount", content);
+  if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
+  mount.stop_answering();
+  const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::vector<std::string> names = {"content", mount.path().substr(folder_.string().size() + 1), "content"};
+  EXPECT_EQ(readers_->texts(folder.get(), 1, names, 100), (std::vector<std::string>{"content", "", "content"}));
+  EXPECT_EQ(readers_->left_behind(), 1u);
+  mount.answer_again();
+}
+
+// The first one is no starter's; others come once it is left behind.
+TEST_F(ReadersTest, OneReaderIsReplacedLikeOthers) {
+  const auto of_children = [] { return read_proc_file(fmt::format("/proc/self/task/{}/children", ::gettid())); };
+  readers_.reset();
+  const std::string none = of_children();
+  readers_ = Readers::start_one(kTimes);
+  ASSERT_NE(readers_, nullptr);
+  const std::string one = of_children();
+  std::ofstream(folder_ / "a") << "content";
+  EXPECT_EQ(readers_->text(folder_ / "a", 100), "content");
+  EXPECT_EQ(of_children(), one) << "one process, and no starter";
+  EXPECT_NE(one, none);
+  const AbsentPage page;
+  if (!page.problem().empty()) GTEST_SKIP() << page.problem();
+  EXPECT_EQ(read(page.place()), -1);
+  EXPECT_EQ(errno, ETIMEDOUT);
+  EXPECT_EQ(readers_->left_behind(), 1u);
+  EXPECT_EQ(readers_->text(folder_ / "a", 100), "content");
+  EXPECT_NE(of_children(), one) << "a starter";
+  const auto begin = Clock::now();
+  readers_.reset();  // waits for no reader
+  EXPECT_LT(Clock::now() - begin, kTimes.patience);
+}
+
 TEST_F(ReadersTest, WhatAnswersAfterAllIsAskedAgain) {
   const AbsentPage page;
   if (!page.problem().empty()) GTEST_SKIP() << page.problem();

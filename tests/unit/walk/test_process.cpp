@@ -15,8 +15,11 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 #include <tuple>
+
+#include <fmt/format.h>
 
 #include "os/proc_file.h"
 #include "os/proc_maps.h"
@@ -152,6 +155,37 @@ TEST_F(OtherProcess, EveryThreadToItsEnd) {
     EXPECT_EQ(end, WalkEnd::kComplete) << i;
     EXPECT_EQ(target->threads[i].name == "deep one", i != 0) << target->threads[i].name;
   }
+}
+
+// Modules, frames and what comes after a refresh, with files opened at once and when needed.
+TEST_F(OtherProcess, OneWalkFindsTheSame) {
+  const Child child(three_threads, 3);
+  const auto look = [](const Target& target) {
+    std::string all;
+    for (const ModuleInfo* info : target.space.modules())
+      all += fmt::format("{:x}-{:x} {:x} {} {}\n", info->begin, info->end, info->bias, info->path, info->file);
+    for (const Thread& thread : target.threads) {
+      StackWalker walker(target.space, thread.registers);
+      do all += fmt::format("{:x} {:x}\n", walker.frame().pc().value(), walker.frame().sp());
+      while (walker.step());
+      EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete);
+    }
+    return all;
+  };
+  std::string usual;
+  {
+    const auto target = open_process(child.pid());
+    ASSERT_TRUE(target) << target.error().text();
+    usual = look(*target);
+  }
+  auto target = open_process(child.pid(), {.one_walk = true});
+  ASSERT_TRUE(target) << target.error().text();
+  EXPECT_EQ(look(*target), usual);
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_TRUE(target->refresh());
+    EXPECT_EQ(look(*target), usual) << again;
+  }
+  EXPECT_GT(target->release(), 0u);
 }
 
 TEST_F(OtherProcess, TheMainThreadHasEnded) {
