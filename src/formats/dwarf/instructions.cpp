@@ -6,7 +6,7 @@
 namespace windlass::dwarf {
 namespace {
 
-enum class Operand : std::uint8_t {
+enum class OperandForm : std::uint8_t {
   kNone,
   kRegister,
   kSource,          // a second register
@@ -24,13 +24,13 @@ enum class Operand : std::uint8_t {
 
 struct Form {
   std::string_view name;
-  Operand first = Operand::kNone;
-  Operand second = Operand::kNone;
+  OperandForm first = OperandForm::kNone;
+  OperandForm second = OperandForm::kNone;
 };
 
 // Indexed by opcode; those with two high bits are taken apart before.
 consteval std::array<Form, 0x40> make_forms() {
-  using enum Operand;
+  using enum OperandForm;
   std::array<Form, 0x40> forms{};
   forms[DW_CFA_nop] = {"nop"};
   forms[DW_CFA_set_loc] = {"set_loc", kAddress};
@@ -82,15 +82,15 @@ class OperandReader {
       : cursor_(cursor), data_alignment_(data_alignment), out_(out) {}
 
   // The delta of an advance, if that is what the operand is.
-  Expected<std::optional<std::uint64_t>> read(Operand operand) {
+  Expected<std::optional<std::uint64_t>> read(OperandForm operand) {
     switch (operand) {
-      case Operand::kNone:
-      case Operand::kAddress: return std::nullopt;
-      case Operand::kDelta1: return widened<std::uint8_t>(cursor_);
-      case Operand::kDelta2: return widened<std::uint16_t>(cursor_);
-      case Operand::kDelta4: return widened<std::uint32_t>(cursor_);
-      case Operand::kDelta8: return widened<std::uint64_t>(cursor_);
-      case Operand::kFactoredSigned: {
+      case OperandForm::kNone:
+      case OperandForm::kAddress: return std::nullopt;
+      case OperandForm::kDelta1: return widened<std::uint8_t>(cursor_);
+      case OperandForm::kDelta2: return widened<std::uint16_t>(cursor_);
+      case OperandForm::kDelta4: return widened<std::uint32_t>(cursor_);
+      case OperandForm::kDelta8: return widened<std::uint64_t>(cursor_);
+      case OperandForm::kFactoredSigned: {
         const auto value = cursor_.sleb();
         if (!value) return Failure(value.error());
         out_.has_offset = true;
@@ -102,15 +102,15 @@ class OperandReader {
     const auto value = cursor_.uleb();
     if (!value) return Failure(value.error());
     switch (operand) {
-      case Operand::kRegister:
+      case OperandForm::kRegister:
         out_.has_register = true;
         out_.reg = *value;
         break;
-      case Operand::kSource:
+      case OperandForm::kSource:
         out_.has_source = true;
         out_.source = *value;
         break;
-      case Operand::kExpression: {
+      case OperandForm::kExpression: {
         const auto block = cursor_.bytes(*value);
         if (!block) return Failure(block.error());
         out_.has_expression = true;
@@ -119,9 +119,9 @@ class OperandReader {
       }
       default:
         out_.has_offset = true;
-        out_.offset = operand == Operand::kOffset     ? static_cast<std::int64_t>(*value)
-                      : operand == Operand::kFactored ? factored(*value, data_alignment_)
-                                                      : factored(0 - *value, data_alignment_);
+        out_.offset = operand == OperandForm::kOffset     ? static_cast<std::int64_t>(*value)
+                      : operand == OperandForm::kFactored ? factored(*value, data_alignment_)
+                                                          : factored(0 - *value, data_alignment_);
         break;
     }
     return std::nullopt;
@@ -162,7 +162,7 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
     out.has_register = true;
     out.reg = low;
     if (out.opcode == DW_CFA_offset) {
-      if (const auto read = operands.read(Operand::kFactored); !read) return Failure(read.error());
+      if (const auto read = operands.read(OperandForm::kFactored); !read) return Failure(read.error());
     }
     return out;
   }
@@ -172,13 +172,13 @@ Expected<CfaInstruction> CfaInstructionReader::next() {
   out.name = form.name;
   if (*opcode == DW_CFA_GNU_window_save && section_.architecture == Architecture::kAArch64)
     out.name = "AARCH64_negate_ra_state";
-  for (const Operand operand : {form.first, form.second}) {
+  for (const OperandForm operand : {form.first, form.second}) {
     const auto delta = operands.read(operand);
     if (!delta) return Failure(delta.error());
     if (!*delta) continue;
     if (const auto moved = move(out, **delta); !moved) return Failure(moved.error());
   }
-  if (form.first == Operand::kAddress) {
+  if (form.first == OperandForm::kAddress) {
     CfiSection bounded = section_;
     const std::uint64_t program_at = cursor_.view().origin() - section_.bytes.origin();
     bounded.bytes = ByteView(section_.bytes.data(), program_at + cursor_.view().size(), section_.bytes.origin());
