@@ -162,7 +162,7 @@ TEST_F(Forgetting, NamesAndLabelsGetNewNumbers) {
   EXPECT_EQ(profile.strings[profile.samples[0].comm], "worker");
   const auto& set = profile.label_sets.at(profile.samples[0].labels);
   EXPECT_EQ(profile.strings[set.at(0).value], "7");
-  const auto& lines = profile.locations.at(profile.samples[0].locations.at(0)).lines;
+  const auto& lines = profile.locations.at(profile.samples[0].locations[0]).lines;
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(profile.functions[lines[0].function].name, "inner");
   EXPECT_EQ(profile.functions[lines[1].function].name, "outer");
