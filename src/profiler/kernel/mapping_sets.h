@@ -48,7 +48,7 @@ class MappingSets {
   struct Contents {
     std::span<const wl_mapping> mappings;
     const wl_interpreter* interpreter = nullptr;
-    ThreadPlaces threads;
+    ThreadPlaces threads{};
   };
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, const Contents& contents, std::uint64_t epoch,
                                                     Clock::time_point now);
