@@ -114,8 +114,8 @@ struct ProcessOptions {
   unsigned stop_timeout_ms = 1000;
   // For one quick walk, by the thread that calls open_process():
   // - That thread traces. It alone may refresh or release the Target. A thread of the process in an uninterruptible
-  // wait
-  //   stays traced until the calling thread ends. False: a thread of its own traces, and any thread may use the Target.
+  //   wait stays traced until the calling thread ends. False: a thread of its own traces, and any thread may use the
+  //   Target.
   // - Files of modules are opened once a stack has code in them. False: when the process is opened.
   bool one_walk = false;
 };

@@ -172,7 +172,10 @@ TEST_F(WinePrograms, GosTablesAreReadInImages) {
     SCOPED_TRACE(program.version);
     const std::string folder = fetched(program.package, program.version, program.integrity);
     if (folder.empty()) GTEST_SKIP() << "SKIPPED: " << program.package << " cannot be fetched by npm pack";
-    if (program.wants_random_numbers && !has_random_numbers()) continue;
+    if (program.wants_random_numbers && !has_random_numbers()) {
+      fmt::print("not run: esbuild {} needs bcryptprimitives.dll, and MinGW is not installed\n", program.version);
+      continue;
+    }
     // While a process starts, a raw sample may be of a thread on three stacks. Beside a compiler there are more of
     // them. Then the test records once more.
     profile::Profile profile;

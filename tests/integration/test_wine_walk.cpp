@@ -249,7 +249,7 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
   ASSERT_TRUE(target) << target.error().text();
   Target other(TargetKind::kProcess, AddressSpace(Architecture::kX86_64, std::make_unique<walk::ProcessMemory>(pid)));
   const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
-  const auto none = [](const os::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
+  const auto none = [](const os::ProcMap&, walk::BuildId&) { return std::vector<walk::FileCandidate>(); };
   (void)walk::add_modules(other, maps, none, 4096, [](auto) { return manager::PublishedCodes(); });
   Names names;
   const auto expected = walk(target->space, target->threads, names);
