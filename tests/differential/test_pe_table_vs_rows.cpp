@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,11 +28,12 @@ struct Tally {
 class File {
  public:
   File(const std::string& name, const image::PeImage& image, const UnwindTable& table, Tally& tally)
-      : name_(name), image_(image), table_(table), tally_(tally) {}
+      : name_(name), image_(image), source_(sources::make_source(image)), table_(table), tally_(tally) {}
 
   void hold() {
     const bool arm64 = image_.machine() == image::PeMachine::kArm64;
     arm64 ? hold_arm64() : hold_x64();
+    cover_go();
     hold_gaps(arm64);
     tally_.bytes += table_.bytes();
     tally_.table_rows += table_.stats().rows;
@@ -96,9 +99,11 @@ class File {
     std::vector<FrameRow> rows;
     each_alone(std::move(entries), [&](const Entry& e) {
       rows.clear();
-      winx64::lower(
-          functions, functions.stored(e.stored), [&](const FrameRow& row) { rows.push_back(row); },
-          [](const Error&) {});
+      const auto keep = [&](const FrameRow& row) { rows.push_back(row); };
+      if (const auto known = go_function_at(e.begin); known)
+        source_->for_each_row(*known, keep, [](const Error&) {});
+      else
+        winx64::lower(functions, functions.stored(e.stored), keep, [](const Error&) {});
       entry(e.begin, e.end, rows, Architecture::kX86_64);
     });
   }
@@ -121,6 +126,32 @@ class File {
           functions.stored(e.stored), [&](const FrameRow& row) { rows.push_back(row); }, [](const Error&) {});
       entry(e.begin, e.end, rows, Architecture::kAArch64);
     });
+  }
+
+  // A table of Go's goes before .pdata.
+  [[nodiscard]] std::optional<sources::Function> go_function_at(std::uint64_t rva) const {
+    const auto found = source_->function_at(rva);
+    if (!found || found->record.section != RecordPlace::kGoFunctions) return std::nullopt;
+    return *found;
+  }
+
+  void cover_go() {
+    const auto is_go = [](const sources::Function& function) {
+      return function.record.section == RecordPlace::kGoFunctions;
+    };
+    const auto cover = [&](const sources::Function& function) {
+      if (is_go(function)) covered_.push_back({function.begin, function.end});
+      return true;
+    };
+    source_->for_each_function(cover, [](const Error&) {});
+    std::ranges::sort(covered_, {}, &AddressRange::begin);
+    std::vector<AddressRange> apart;
+    for (const AddressRange& range : covered_)
+      if (apart.empty() || apart.back().end < range.begin)
+        apart.push_back(range);
+      else
+        apart.back().end = std::max(apart.back().end, range.end);
+    covered_ = std::move(apart);
   }
 
   [[nodiscard]] bool in_code(std::uint64_t begin, std::uint64_t end) const {
@@ -160,6 +191,7 @@ class File {
 
   std::string name_;
   const image::PeImage& image_;
+  std::unique_ptr<sources::UnwindSource> source_;
   const UnwindTable& table_;
   Tally& tally_;
   std::vector<AddressRange> covered_;
