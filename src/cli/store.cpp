@@ -21,10 +21,9 @@ void register_store(CLI::App& app, int& status) {
       ->check(CLI::IsMember({"create", "prune"}))
       ->type_name("create|prune");
   command
-      ->add_option(
-          "URL", arguments->url,
-          "clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE], or clickhouses:// with TLS; the database is "
-          "windlass unless named")
+      ->add_option("URL", arguments->url,
+                   "the database, windlass unless named; clickhouses:// with TLS: "
+                   "clickhouse://[USER:PASSWORD@]HOST[:8123][,HOST...][/DATABASE]")
       ->required()
       ->check([](const std::string& text) { return problem_of_store_url(text); })
       ->type_name("URL");
