@@ -43,6 +43,10 @@ std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map) {
   return files_of_threads(thread, 0, map);
 }
 
+bool may_be_another(std::span<const FileCandidate> candidates, std::uint64_t inode) {
+  return std::ranges::any_of(candidates, [&](const auto& it) { return it.inode != 0 && it.inode != inode; });
+}
+
 int open_regular(const std::string& path) {
   if (readers() != nullptr && !is_own(path)) return readers()->open_regular(path).file.release();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -87,13 +91,16 @@ bool GrowingFile::status(struct stat& to) const {
 }
 
 Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map) {
-  for (const FileCandidate& candidate : files_of(pid, parent, map)) {
+  const std::vector<FileCandidate> candidates = files_of(pid, parent, map);
+  Descriptor doubtful;
+  for (const FileCandidate& candidate : candidates) {
     OpenedRegular opened = open_regular(candidate);
     if (!opened.file) continue;
-    if (candidate.certain || (candidate.inode != 0 && opened.status.st_ino == candidate.inode))
-      return std::move(opened.file);
+    const bool other = may_be_another(candidates, opened.status.st_ino);
+    if (candidate.certain && other) doubtful = std::move(opened.file);
+    if (!other && (candidate.certain || candidate.inode != 0)) return std::move(opened.file);
   }
-  return {};
+  return doubtful;
 }
 
 int open_in_memory(const void* bytes, std::size_t size) {

@@ -37,6 +37,10 @@ struct FileCandidate {
 [[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
 // The same of a process whose living_thread() is known, and whose parent is not.
 [[nodiscard]] std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map);
+// Has the file that one of the candidates led to another inode than the mapped file? Then another file may be mapped
+// there by now: a program loads and unloads libraries at one address. Other candidates go before such a file. Where no
+// other is left, the file system gives its files two numbers.
+[[nodiscard]] bool may_be_another(std::span<const FileCandidate> candidates, std::uint64_t inode);
 
 // A read-only descriptor of the regular file `path`, close-on-exec. For any other kind of file -1 and ENODEV: a FIFO
 // under a mapped file's name would block, and a device could do anything.
