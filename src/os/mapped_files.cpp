@@ -43,10 +43,6 @@ std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map) {
   return files_of_threads(thread, 0, map);
 }
 
-bool may_be_another(std::span<const FileCandidate> candidates, std::uint64_t inode) {
-  return std::ranges::any_of(candidates, [&](const auto& it) { return it.inode != 0 && it.inode != inode; });
-}
-
 int open_regular(const std::string& path) {
   if (readers() != nullptr && !is_own(path)) return readers()->open_regular(path).file.release();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -63,6 +59,24 @@ OpenedRegular open_regular(const FileCandidate& candidate) {
   OpenedRegular opened{Descriptor(open_regular(candidate.path)), {}, false};
   if (opened.file && ::fstat(opened.file.get(), &opened.status) != 0) opened.file = Descriptor();
   return opened;
+}
+
+void take_first(std::span<const FileCandidate> candidates,
+                FunctionRef<bool(OpenedRegular& opened, const FileCandidate& candidate)> take) {
+  const auto is_other = [&](std::uint64_t inode) {
+    return std::ranges::any_of(candidates, [&](const auto& it) { return it.inode != 0 && it.inode != inode; });
+  };
+  std::vector<std::pair<OpenedRegular, const FileCandidate*>> last;
+  for (const FileCandidate& candidate : candidates) {
+    OpenedRegular opened = open_regular(candidate);
+    if (!opened.file) continue;
+    if (candidate.certain && is_other(opened.status.st_ino))
+      last.emplace_back(std::move(opened), &candidate);
+    else if (take(opened, candidate))
+      return;
+  }
+  for (auto& [opened, candidate] : last)
+    if (take(opened, *candidate)) return;
 }
 
 bool status_of(const std::string& path, struct stat& to) {
@@ -91,16 +105,13 @@ bool GrowingFile::status(struct stat& to) const {
 }
 
 Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map) {
-  const std::vector<FileCandidate> candidates = files_of(pid, parent, map);
-  Descriptor doubtful;
-  for (const FileCandidate& candidate : candidates) {
-    OpenedRegular opened = open_regular(candidate);
-    if (!opened.file) continue;
-    const bool other = may_be_another(candidates, opened.status.st_ino);
-    if (candidate.certain && other) doubtful = std::move(opened.file);
-    if (!other && (candidate.certain || candidate.inode != 0)) return std::move(opened.file);
-  }
-  return doubtful;
+  Descriptor file;
+  take_first(files_of(pid, parent, map), [&](OpenedRegular& opened, const FileCandidate& candidate) {
+    if (!candidate.certain && (candidate.inode == 0 || opened.status.st_ino != candidate.inode)) return false;
+    file = std::move(opened.file);
+    return true;
+  });
+  return file;
 }
 
 int open_in_memory(const void* bytes, std::size_t size) {

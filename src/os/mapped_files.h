@@ -13,6 +13,7 @@
 #include "os/descriptor.h"
 #include "os/opened_regular.h"
 #include "os/proc_maps.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::os {
 
@@ -37,16 +38,17 @@ struct FileCandidate {
 [[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
 // The same of a process whose living_thread() is known, and whose parent is not.
 [[nodiscard]] std::vector<FileCandidate> files_of_thread(pid_t thread, const ProcMap& map);
-// Has the file that one of the candidates led to another inode than the mapped file? Then another file may be mapped
-// there by now: a program loads and unloads libraries at one address. Other candidates go before such a file. Where no
-// other is left, the file system gives its files two numbers.
-[[nodiscard]] bool may_be_another(std::span<const FileCandidate> candidates, std::uint64_t inode);
 
 // A read-only descriptor of the regular file `path`, close-on-exec. For any other kind of file -1 and ENODEV: a FIFO
 // under a mapped file's name would block, and a device could do anything.
 [[nodiscard]] int open_regular(const std::string& path);
 // The same, and what stat(2) says of the file: the descriptor may be a copy's (readers.h).
 [[nodiscard]] OpenedRegular open_regular(const FileCandidate& candidate);
+// Opens the candidates, and calls take() with each that opens, until it says yes. A certain one may have another inode
+// than the mapped file: another file may be mapped there by now, as a program loads and unloads libraries at one
+// address. Such a one comes last. Where it alone is left, the file system gives its files two numbers.
+void take_first(std::span<const FileCandidate> candidates,
+                FunctionRef<bool(OpenedRegular& opened, const FileCandidate& candidate)> take);
 // stat(2) of it; false and errno.
 [[nodiscard]] bool status_of(const std::string& path, struct stat& to);
 

@@ -105,20 +105,12 @@ dwarf::ThreadSlot thread_slot_of(const image::PeImage& image) {
 std::string content_of(const std::string& build_id) { return "id " + build_id; }
 
 std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates) {
-  std::optional<OpenedFile> doubtful;
-  for (const os::FileCandidate& candidate : candidates) {
-    os::OpenedRegular regular = os::open_regular(candidate);
-    if (!regular.file) continue;
-    auto opened = look_at(regular, candidate);
-    if (!opened) continue;
-    if (candidate.certain && os::may_be_another(candidates, opened->inode)) {
-      doubtful = std::move(opened);
-      continue;
-    }
-    if (doubtful) close(doubtful->fd);
-    return opened;
-  }
-  return doubtful;
+  std::optional<OpenedFile> file;
+  os::take_first(candidates, [&](os::OpenedRegular& opened, const os::FileCandidate& candidate) {
+    file = look_at(opened, candidate);
+    return file.has_value();
+  });
+  return file;
 }
 
 std::optional<OpenedFile> open_memory_file(int fd, std::string content) {
