@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "windlass/frame_row.h"
 
 namespace windlass::runtimes {
+
+// Of code in a frame by rbp. Its compiler makes calls from nowhere else, and keeps none of C's other registers. Which
+// ones the way from C has kept, that way's unwind information does not say.
+[[nodiscard]] FrameRow frame_row(std::uint64_t begin, std::uint64_t end);
 
 class DescribedCode : public Method {
  public:

@@ -40,18 +40,7 @@ class LateMap {
   std::optional<Error> problem_;
 };
 
-// For a runtime that has one description of all.
-template <typename Layout, typename CodeMap>
-struct LaidOut {
-  explicit LaidOut(const Layout& read) : layout(read), map(layout) {}
-  LaidOut(const LaidOut&) = delete;
-  LaidOut& operator=(const LaidOut&) = delete;
-
-  Layout layout;
-  CodeMap map;  // refers to the layout
-};
-
-// For one whose parts may be understood each by itself.
+// For a runtime whose parts may be understood each by itself.
 template <typename CodeMap, typename Names>
 struct Parts {
   std::optional<CodeMap> map;

@@ -7,21 +7,16 @@
 #include "runtimes/beam/names.h"
 #include "runtimes/beam/rows.h"
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/late_map.h"
+#include "runtimes/laid_out_runtime.h"
 #include "windlass_process_layout.h"
 
 namespace windlass::runtimes::beam {
 namespace {
 
-class Beam final : public Runtime {
+class Beam final : public LaidOutRuntime<Layout, CodeMap> {
  public:
-  Beam(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
-    prepare();
-  }
-
-  Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return tables_.problem(); }
-  bool is_understood() const override { return !tables_.is_ready() || tables_; }
+  Beam(std::shared_ptr<const Memory> memory, std::uint64_t image)
+      : LaidOutRuntime(std::move(memory), image, Layout::read) {}
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
@@ -57,19 +52,7 @@ class Beam final : public Runtime {
             .end = (Layout::kProcessEnd - Layout::kProcessStop) / 8,
             .there = 1};
   }
-  bool is_starting() override {
-    prepare();
-    return !tables_.is_ready();
-  }
-
- private:
-  void prepare() {
-    tables_.prepare([&] { return Layout::read(*memory_, image_); });
-  }
-
-  std::shared_ptr<const Memory> memory_;
-  std::uint64_t image_;
-  LateMap<LaidOut<Layout, CodeMap>> tables_;
+  bool is_starting() override { return is_not_ready(); }
 };
 
 }  // namespace

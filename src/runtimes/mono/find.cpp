@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/late_map.h"
+#include "runtimes/laid_out_runtime.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/mono/code_map.h"
 #include "runtimes/mono/layout.h"
@@ -15,15 +15,17 @@
 namespace windlass::runtimes::mono {
 namespace {
 
-class Mono final : public Runtime {
- public:
-  Mono(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
-    prepare();
-  }
+Expected<Layout> read_layout(const Memory& memory, std::uint64_t image) {
+  const auto header = read_value<Elf64_Ehdr>(memory, image);
+  if (header && header->e_machine != EM_X86_64)
+    return fail(ErrorCode::kUnsupported, "code of a Mono for another machine", image);
+  return Layout::read(memory, image);
+}
 
-  Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return tables_.problem(); }
-  bool is_understood() const override { return !tables_.is_ready() || tables_; }
+class Mono final : public LaidOutRuntime<Layout, CodeMap> {
+ public:
+  Mono(std::shared_ptr<const Memory> memory, std::uint64_t image)
+      : LaidOutRuntime(std::move(memory), image, read_layout) {}
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
@@ -39,20 +41,6 @@ class Mono final : public Runtime {
   bool is_still(const Method& method) override {
     return tables_ && tables_->map.is_still(*memory_, static_cast<const Code&>(method).block());
   }
-
- private:
-  void prepare() {
-    tables_.prepare([&]() -> Expected<Layout> {
-      const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
-      if (header && header->e_machine != EM_X86_64)
-        return fail(ErrorCode::kUnsupported, "code of a Mono for another machine", image_);
-      return Layout::read(*memory_, image_);
-    });
-  }
-
-  std::shared_ptr<const Memory> memory_;
-  std::uint64_t image_;
-  LateMap<LaidOut<Layout, CodeMap>> tables_;
 };
 
 }  // namespace

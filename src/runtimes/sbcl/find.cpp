@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/late_map.h"
+#include "runtimes/laid_out_runtime.h"
 #include "runtimes/sbcl/code_map.h"
 #include "runtimes/sbcl/layout.h"
 #include "runtimes/sbcl/names.h"
@@ -12,15 +12,10 @@
 namespace windlass::runtimes::sbcl {
 namespace {
 
-class Sbcl final : public Runtime {
+class Sbcl final : public LaidOutRuntime<Layout, CodeMap> {
  public:
-  Sbcl(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
-    prepare();
-  }
-
-  Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return tables_.problem(); }
-  bool is_understood() const override { return !tables_.is_ready() || tables_; }
+  Sbcl(std::shared_ptr<const Memory> memory, std::uint64_t image)
+      : LaidOutRuntime(std::move(memory), image, Layout::read) {}
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
@@ -33,24 +28,12 @@ class Sbcl final : public Runtime {
     return std::move(*code);
   }
 
-  bool is_starting() override {
-    prepare();
-    return !tables_.is_ready();
-  }
+  bool is_starting() override { return is_not_ready(); }
 
   // The collector moves code, and frees it.
   bool is_still(const Method& method) override {
     return CodeMap::is_still(*memory_, static_cast<const Code&>(method).object());
   }
-
- private:
-  void prepare() {
-    tables_.prepare([&] { return Layout::read(*memory_, image_); });
-  }
-
-  std::shared_ptr<const Memory> memory_;
-  std::uint64_t image_;
-  LateMap<LaidOut<Layout, CodeMap>> tables_;
 };
 
 }  // namespace

@@ -6,24 +6,10 @@
 
 #include "base/registers.h"
 #include "flow/callee_record.h"
+#include "runtimes/described_code.h"
 
 namespace windlass::runtimes::sbcl {
 namespace {
-
-constexpr RegisterNumber kRbx = 3, kR13 = 13, kR14 = 14;
-
-// Lisp keeps none of C's registers. Which ones call_into_lisp() has kept, its unwind information does not say.
-FrameRow body_row(std::uint64_t begin, std::uint64_t end) {
-  FrameRow row;
-  row.begin = begin;
-  row.end = end;
-  row.cfa = CfaRule::at(x86_64::kRbp, 16);
-  row.return_address = RegisterRule::at_cfa(-8);
-  for (const RegisterNumber reg : {kRbx, x86_64::kR12, kR13, kR14, x86_64::kR15})
-    (void)row.registers.set(reg, RegisterRule::undefined());
-  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
-  return row;
-}
 
 template <std::size_t N>
 bool stands(std::span<const std::uint8_t> code, const std::uint8_t (&bytes)[N]) {
@@ -51,7 +37,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, const Function&
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
   if (!contains(address)) return fail(ErrorCode::kNotFound, "code of which SBCL says nothing", address);
-  to = body_row(address, address + 1);
+  to = frame_row(address, address + 1);
   const std::size_t at = address - begin;
   const auto code = std::span(code_).subspan(at);
   if (stands(code, kPopReturn)) {
@@ -61,7 +47,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
     (void)to.registers.set(x86_64::kRbp, RegisterRule::same_value());
   } else if (stands(code, kPushReturn) && at >= sizeof kLoadOld &&
              stands(std::span(code_).subspan(at - sizeof kLoadOld), kLoadOld)) {
-    to.cfa = CfaRule::at(kRbx, 0);
+    to.cfa = CfaRule::at(x86_64::kRbx, 0);
     (void)to.registers.set(x86_64::kRbp, RegisterRule::same_value());
   } else {
     const std::size_t seen = std::min<std::size_t>(at, flow::kMostBeforeCall);
@@ -72,6 +58,6 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const { row(body_row(begin, end)); }
+void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const { row(frame_row(begin, end)); }
 
 }  // namespace windlass::runtimes::sbcl

@@ -11,19 +11,6 @@
 
 namespace windlass::runtimes::v8 {
 
-FrameRow frame_row(std::uint64_t begin, std::uint64_t end) {
-  FrameRow row;
-  row.begin = begin;
-  row.end = end;
-  row.cfa = CfaRule::at(x86_64::kRbp, 16);
-  row.return_address = RegisterRule::at_cfa(-8);
-  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
-  for (const RegisterNumber lost :
-       {RegisterNumber{x86_64::kRbx}, RegisterNumber{12}, RegisterNumber{13}, RegisterNumber{14}, RegisterNumber{15}})
-    (void)row.registers.set(lost, RegisterRule::undefined());
-  return row;
-}
-
 FrameRow entry_row(std::uint64_t begin, std::uint64_t end, std::int32_t above) {
   FrameRow row = frame_row(begin, end);
   row.cfa = CfaRule::at(x86_64::kRsp, 8 + above);

@@ -6,14 +6,12 @@
 #include <functional>
 #include <vector>
 
+#include "runtimes/described_code.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
 #include "windlass/jit/describe.h"
 
 namespace windlass::runtimes::v8 {
-
-// In a frame: what V8's compilers make calls from nowhere else.
-[[nodiscard]] FrameRow frame_row(std::uint64_t begin, std::uint64_t end);
 
 // As code is entered: the return address is so many bytes up the stack, and rbp is the caller's.
 [[nodiscard]] FrameRow entry_row(std::uint64_t begin, std::uint64_t end, std::int32_t above = 0);
