@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "check.h"
 #include "runtimes/runtime_code.h"
@@ -29,6 +30,20 @@ void write_over(Bytes& bytes, std::size_t at, const std::uint8_t* stored) {
 }
 inline void write_over(test::MadeUpMemory& memory, const std::uint8_t* data, std::size_t size) {
   for_each_store(data, size, [&](std::size_t at, const std::uint8_t* stored) { write_over(memory.bytes, at, stored); });
+}
+
+// Patches of 12 bytes to `bytes`, which are at `base`: where (2 bytes), how many bytes (1), from what (1: as it stands,
+// or from the memory's begin on), and 8 bytes.
+template <typename Byte>
+void patch(std::span<Byte> bytes, std::uint64_t base, const std::uint8_t* data, std::size_t size) {
+  constexpr std::size_t kPatch = 12;
+  for (; size >= kPatch; data += kPatch, size -= kPatch) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, data + 4, sizeof value);
+    if ((data[3] & 1) != 0) value = base + value % bytes.size();
+    const std::size_t at = (data[0] + 256U * data[1]) % bytes.size(), length = data[2] % 9U;
+    std::memcpy(bytes.data() + at, &value, std::min(length, bytes.size() - at));
+  }
 }
 
 inline void look_up(runtimes::Runtime& runtime, std::uint64_t pc) {

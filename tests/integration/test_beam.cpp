@@ -104,10 +104,7 @@ TEST_F(ErlangStacks, AreWholeWhenSampled) {
   auto working = std::make_unique<test::RuntimeProgram>(words("work", "60"), kFolder);
   ASSERT_FALSE(working->printed().empty());
   const std::string profile = kFolder + "/work.pb.gz";
-  const auto record = [&](pid_t pid) {
-    return test::run(fmt::format(WINDLASS_COMMAND " record -v -F 997 --duration {} -p {} -o {} 2>&1",
-                                 test::whole() ? 20 : 4, pid, profile));
-  };
+  const auto record = [&](pid_t pid) { return test::record_process(WINDLASS_COMMAND, pid, profile); };
   auto recorded = record(working->pid());
   working.reset();  // what it has printed goes with it
   ASSERT_EQ(recorded.status, 0) << recorded.output;

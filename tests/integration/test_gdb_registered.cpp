@@ -65,8 +65,7 @@ loop:
 
 std::vector<test::FoldedStack> recorded(pid_t pid, unsigned seconds) {
   const std::string profile = kFolder + "/profile.pb.gz";
-  const auto record = test::run(fmt::format(WINDLASS_COMMAND " record -v -F 997 --duration {} -p {} -o {} 2>&1",
-                                            test::whole() ? 5 * seconds : seconds, pid, profile));
+  const auto record = test::record_process(WINDLASS_COMMAND, pid, profile, seconds);
   EXPECT_EQ(record.status, 0) << record.output;
   return test::folded(WINDLASS_COMMAND, profile);
 }

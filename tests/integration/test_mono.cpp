@@ -81,8 +81,7 @@ TEST_F(MonoStacks, AreWholeWhileItThrows) {
   const test::RuntimeProgram program(words("work", "60"), kFolder);
   ASSERT_FALSE(program.printed().empty());
   const std::string profile = kFolder + "/work.pb.gz";
-  const auto recorded = test::run(fmt::format(WINDLASS_COMMAND " record -v -F 997 --duration {} -p {} -o {} 2>&1",
-                                              test::whole() ? 20 : 4, program.pid(), profile));
+  const auto recorded = test::record_process(WINDLASS_COMMAND, program.pid(), profile);
   ASSERT_EQ(recorded.status, 0) << recorded.output;
   const auto stacks = test::folded(WINDLASS_COMMAND, profile);
   const test::WholeShare share = test::whole_share(stacks);

@@ -13,8 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "support/child_program.h"
 #include "support/run_command.h"
+#include "support/whole.h"
 
 namespace windlass::test {
 
@@ -38,6 +41,13 @@ class RuntimeProgram : public ChildProgram {
     return {};
   }
 };
+
+// `windlass record` of a process for some seconds, five times as many where the whole is tested.
+inline CommandResult record_process(const std::string& command, pid_t pid, const std::string& profile,
+                                    unsigned seconds = 4) {
+  return run(fmt::format("{} record -v -F 997 --duration {} -p {} -o {} 2>&1", command, whole() ? 5 * seconds : seconds,
+                         pid, profile));
+}
 
 struct FoldedStack {
   std::vector<std::string> frames;  // the outermost first, behind the thread's name
