@@ -26,9 +26,10 @@ bool names_no_command(int argc, char** argv) {
   return command == "record" || command == "top" || command == "agent";
 }
 
-// The parser takes a word that is no subcommand for a missing one.
+// The parser takes a word that is no subcommand for a missing one, and an option that there is not.
 const char* unknown_subcommand(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return nullptr;
+  if (argc < 2) return nullptr;
+  if (argv[1][0] == '-') return windlass::cli::missing_option(app, argv[1]).empty() ? nullptr : argv[1];
   const auto is_it = [argv](const CLI::App* command) { return command->check_name(argv[1]); };
   return std::ranges::any_of(app.get_subcommands({}), is_it) ? nullptr : argv[1];
 }

@@ -82,6 +82,11 @@ void print_overview(const CLI::App& app) {
 }
 
 void say_unknown_command(const CLI::App& app, const std::string& word) {
+  if (word.size() > 1 && word.front() == '-') {
+    const std::string missing = missing_option(app, word);
+    return say("windlass: {}{} Way out: windlass help lists the commands\n", missing,
+               missing.ends_with('?') ? "" : ".");
+  }
   std::error_code ignored;
   if (std::filesystem::is_regular_file(word, ignored)) {
     if (access(word.c_str(), X_OK) == 0) {

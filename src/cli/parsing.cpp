@@ -52,15 +52,10 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// `word` is shown(): "there is no option --freqency; did you mean --frequency?"
+// `word` is shown().
 std::string unexpected(const CLI::App& command, const std::string& word) {
-  if (word.size() < 2 || word.front() != '-') return fmt::format("{} is one argument too many", word);
-  const std::string name = word.substr(0, word.find('='));
-  const std::vector<std::string> names = option_names(command);
-  const std::string_view meant = nearest(name, names);
-  std::string text = fmt::format("there is no option {}", name);
-  if (!meant.empty()) text += fmt::format("; did you mean {}?", meant);
-  return text;
+  const std::string option = word.size() < 2 || word.front() != '-' ? "" : missing_option(command, word);
+  return option.empty() ? fmt::format("{} is one argument too many", word) : option;
 }
 
 // What stands before and behind the first `mark` of a text.
@@ -185,6 +180,15 @@ std::string_view nearest(std::string_view word, std::span<const std::string> nam
     if (wrong < least) least = wrong, best = name;
   }
   return best;
+}
+
+std::string missing_option(const CLI::App& command, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::vector<std::string> names = option_names(command);
+  if (std::ranges::find(names, name) != names.end()) return {};
+  const std::string_view meant = nearest(name, names);
+  return fmt::format("there is no option {}{}", shown(name),
+                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {

@@ -28,6 +28,10 @@ namespace windlass::cli {
 // letters at least.
 [[nodiscard]] std::string_view nearest(std::string_view word, std::span<const std::string> names);
 
+// "there is no option --verison; did you mean --version?", where the command or application has no such option; else
+// empty. `word` begins with a dash.
+[[nodiscard]] std::string missing_option(const CLI::App& command, const std::string& word);
+
 // Names of the subcommands, in the order in which they are listed.
 [[nodiscard]] std::vector<std::string> subcommand_names(const CLI::App& app);
 
