@@ -70,8 +70,9 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto found = recorder->find_allocators(); !found) return std::unexpected(found.error());
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
-  recorder->writers_ = std::async(std::launch::async, [] { return os::RegisterWriters(); }).share();
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
+  // Not before: it would take a processor from those that make the kernel's maps.
+  recorder->writers_ = std::async(std::launch::async, [] { return os::RegisterWriters(); }).share();
   recorder->make_parts();
   return recorder;
 }
