@@ -1,6 +1,7 @@
 // report --annotate: sums by source line and by instruction, the disassembly beside objdump's, and the command.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -292,6 +293,54 @@ TEST_F(AnnotateCommand, TextHasLinesAndInstructions) {
   EXPECT_NE(made.output.find("↳ square inlined"), std::string::npos) << made.output;
   EXPECT_NE(made.output.find("ret"), std::string::npos) << made.output;
   EXPECT_EQ(made.output.find('\x1b'), std::string::npos);
+}
+
+// As the report lists it: "stripped+0x1130".
+TEST_F(AnnotateCommand, AFunctionWithoutAName) {
+  const std::string program = folder_ + "/stripped";
+  if (test::run("strip -o " + program + " " WINDLASS_ANNOTATE_WORK).status != 0) GTEST_SKIP() << "no strip";
+  profile::Profile profile = sampled_work(WINDLASS_ANNOTATE_WORK);
+  profile.modules[0].path = program;
+  const auto code = annotate::CodeFile::open(profile.modules[0]);
+  ASSERT_TRUE(code.has_value());
+  std::uint64_t begin = 0;
+  for (profile::Location& location : profile.locations) {
+    location.lines.clear();
+    if (const auto function = code->function_at(location.address)) location.function_begin = function->begin;
+  }
+  for (const auto& sample : profile.samples) begin = profile.locations[sample.locations[0]].function_begin;
+  ASSERT_NE(begin, 0u);
+  ASSERT_TRUE(exporter::write_pprof_file(profile, folder_ + "/p.pb.gz").has_value());
+  const std::string name = fmt::format("stripped+{:#x}", begin);
+  ASSERT_NE(report("").output.find(name), std::string::npos);
+  const auto made = report("--json --annotate " + name);
+  ASSERT_EQ(made.status, 0) << made.output;
+  std::map<std::string, std::uint64_t> totals;
+  std::istringstream lines(made.output);
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    totals[object["type"]] += object["total"].get<std::uint64_t>();
+    if (object["type"] == "code") {
+      EXPECT_EQ(object["function"], name);
+    }
+  }
+  EXPECT_EQ(totals["annotation"], all_);
+  EXPECT_EQ(totals["instruction"], all_);
+  EXPECT_FALSE(totals.contains("source_line"));
+}
+
+// Go's linker writes none by default.
+TEST_F(AnnotateCommand, AFileWithoutABuildId) {
+  const std::string program = folder_ + "/plain";
+  if (test::run("objcopy -R .note.gnu.build-id " WINDLASS_ANNOTATE_WORK " " + program).status != 0)
+    GTEST_SKIP() << "no objcopy";
+  profile::Profile profile = sampled_work(WINDLASS_ANNOTATE_WORK);
+  profile.modules[0].path = program;
+  profile.modules[0].build_id.clear();
+  const auto of = annotate::annotate(profile, shown_by_default(profile), kWork);
+  ASSERT_EQ(of.parts.size(), 1u);
+  EXPECT_EQ(of.parts[0].function, kWork);
+  EXPECT_TRUE(std::ranges::any_of(of.parts[0].lines, [](const auto& line) { return line.line == 12; }));
 }
 
 TEST_F(AnnotateCommand, SourceElsewhereAndHostile) {

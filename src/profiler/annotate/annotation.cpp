@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "profiler/annotate/function_code.h"
+#include "profiler/export/frames.h"
 #include "profiler/export/shorten_name.h"
 
 namespace windlass::annotate {
@@ -34,27 +35,45 @@ struct Site {
   [[nodiscard]] bool here() const { return level != kNone; }
 };
 
-std::vector<bool> functions_of(const profile::Profile& profile, const std::string& name) {
-  std::vector<bool> wanted(profile.functions.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = profile.functions[i].name == name;
-  return wanted;
-}
-
-Site site_of(const profile::Location& location, const std::vector<bool>& wanted) {
-  for (std::uint32_t level = 0; level < location.lines.size(); ++level) {
-    const std::uint32_t function = location.lines[level].function;
-    if (function < wanted.size() && wanted[function]) return {level};
+// Finds the locations of one function of a profile: by its name, or as exporter::unnamed_frame() names it.
+class Wanted {
+ public:
+  Wanted(const profile::Profile& profile, const std::string& name)
+      : profile_(profile), name_(name), functions_(profile.functions.size()) {
+    for (std::size_t i = 0; i < functions_.size(); ++i) functions_[i] = profile.functions[i].name == name;
   }
-  return {};
+  [[nodiscard]] Site site_of(const profile::Location& location) const {
+    bool has_name = false;
+    for (std::uint32_t level = 0; level < location.lines.size(); ++level) {
+      const std::uint32_t function = location.lines[level].function;
+      if (function >= functions_.size()) continue;
+      has_name = true;
+      if (functions_[function]) return {level};
+    }
+    if (has_name || exporter::unnamed_frame(profile_, location) != name_) return {};
+    return {0};
+  }
+
+ private:
+  const profile::Profile& profile_;
+  const std::string& name_;
+  std::vector<bool> functions_;
+};
+
+// Null: the location has no name there.
+const profile::Line* line_at(const profile::Profile& profile, const profile::Location& location, std::uint32_t level) {
+  const bool is_known = level < location.lines.size() && location.lines[level].function < profile.functions.size();
+  return is_known ? &location.lines[level] : nullptr;
 }
 
 class Annotator {
  public:
   Annotator(const profile::Profile& profile, profile::ValueType type, const std::string& function,
             const AnnotateOptions& options)
-      : profile_(profile), type_(type), options_(options), wanted_(functions_of(profile, function)) {
+      : profile_(profile), type_(type), options_(options) {
     result_.function = function;
-    for (const profile::Location& location : profile.locations) sites_.push_back(site_of(location, wanted_));
+    const Wanted wanted(profile, function);
+    for (const profile::Location& location : profile.locations) sites_.push_back(wanted.site_of(location));
     at_.resize(profile.locations.size());
   }
 
@@ -97,8 +116,9 @@ class Annotator {
   }
 
   void add_line(const profile::Location& location, std::uint32_t level, bool ends_here, std::uint64_t weight) {
-    const profile::Line& of = location.lines[level];
-    Line& line = files_[profile_.functions[of.function].file][of.line];
+    const profile::Line* const of = line_at(profile_, location, level);
+    if (of == nullptr) return;
+    Line& line = files_[profile_.functions[of->function].file][of->line];
     if (ends_here && level == 0) line.weight.self += weight;
     once_.add(line.weight.total, weight);
     if (level == 0) return;
@@ -167,24 +187,26 @@ class Annotator {
     const std::vector<Instruction> instructions = disassemble(part.code.architecture, part.code.begin, part.code.bytes);
     profile::Profile named;
     named.modules.push_back(profile_.modules[module]);
+    named.modules.front().open_path = files_of_code_[module]->path();  // a module without a build id has no other proof
     for (const Instruction& instruction : instructions)
       named.locations.push_back({.module = 0, .address = instruction.address});
     (void)symbols::symbolize(named, options_.symbols);
-    const std::vector<bool> wanted = functions_of(named, result_.function);
-    CodePart to{
-        .module = module, .function = {}, .weight = part.weight, .architecture = part.code.architecture, .lines = {}};
+    const Wanted wanted(named, result_.function);
+    CodePart to{.module = module,
+                .function = name_of(profile_.locations[part.locations.front()]),
+                .weight = part.weight,
+                .architecture = part.code.architecture,
+                .lines = {}};
     auto sampled = part.locations.begin();  // ascending by address
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const profile::Location& location = named.locations[i];
-      if (to.function.empty() && !location.lines.empty())
-        to.function = named.functions[location.lines.back().function].name;
       CodeLine line{.instruction = instructions[i], .bytes = {}};
       const std::uint64_t end = instructions[i].address + instructions[i].size;
       for (; sampled != part.locations.end() && profile_.locations[*sampled].address < end; ++sampled) {
         line.weight.self += at_[*sampled].self;
         line.weight.total += at_[*sampled].total;
       }
-      const Site site = site_of(location, wanted);
+      const Site site = wanted.site_of(location);
       if (!site.here() && line.weight.total == 0 && !is_all_of(location)) continue;
       if (site.here()) add_origin(named, location, site.level, line);
       const std::byte* const code = part.code.bytes.data() + (instructions[i].address - part.code.begin);
@@ -195,21 +217,28 @@ class Annotator {
     result_.parts.push_back(std::move(to));
   }
 
+  // Of the function whose code has the location, not of one that is inlined there.
+  [[nodiscard]] std::string name_of(const profile::Location& location) const {
+    const auto outermost = static_cast<std::uint32_t>(std::max<std::size_t>(1, location.lines.size()) - 1);
+    const profile::Line* const line = line_at(profile_, location, outermost);
+    return line != nullptr ? profile_.functions[line->function].name : exporter::unnamed_frame(profile_, location);
+  }
+
   // Without names, all of the code is shown.
   static bool is_all_of(const profile::Location& location) { return location.lines.empty(); }
 
   static void add_origin(const profile::Profile& named, const profile::Location& location, std::uint32_t level,
                          CodeLine& to) {
-    const profile::Line& line = location.lines[level];
-    to.file = named.functions[line.function].file;
-    to.line = line.line;
+    const profile::Line* const line = line_at(named, location, level);
+    if (line == nullptr) return;
+    to.file = named.functions[line->function].file;
+    to.line = line->line;
     for (std::uint32_t i = level; i-- > 0;) to.inlined.push_back(named.functions[location.lines[i].function].name);
   }
 
   const profile::Profile& profile_;
   const profile::ValueType type_;
   const AnnotateOptions& options_;
-  const std::vector<bool> wanted_;
   std::vector<Site> sites_;                                         // of each location
   std::vector<Weight> at_;                                          // of each location that has the function
   std::map<std::uint32_t, std::optional<CodeFile>> files_of_code_;  // by module; they have the bytes of `parts_`
@@ -231,8 +260,9 @@ std::vector<std::pair<std::string, Weight>> functions_named(const profile::Profi
     if (name.substr(0, exporter::length_without_parameters(name)) == text) return 1;
     return name.find(text) != name.npos ? 2 : 3;
   };
-  for (const profile::Function& function : profile.functions)
-    if (const int how = fit(function.name); how < 3) fitting[how].try_emplace(function.name, 0);
+  const exporter::Frames frames(profile);
+  for (std::uint32_t i = 0; i < frames.size(); ++i)
+    if (const int how = fit(frames[i].name); how < 3) fitting[how].try_emplace(frames[i].name, 0);
   for (auto& names : fitting) {
     if (names.empty()) continue;
     std::vector<std::pair<std::string, Weight>> found;
@@ -240,19 +270,18 @@ std::vector<std::pair<std::string, Weight>> functions_named(const profile::Profi
       index = static_cast<std::uint32_t>(found.size());
       found.emplace_back(name, Weight{});
     }
-    std::vector<std::uint32_t> of_function(profile.functions.size(), kNone);
-    for (std::size_t i = 0; i < of_function.size(); ++i)
-      if (const auto entry = names.find(profile.functions[i].name); entry != names.end())
-        of_function[i] = entry->second;
+    std::vector<std::uint32_t> of_frame(frames.size(), kNone);
+    for (std::uint32_t i = 0; i < of_frame.size(); ++i)
+      if (const auto entry = names.find(frames[i].name); entry != names.end()) of_frame[i] = entry->second;
     OnceASample once;
     for (const profile::Sample& sample : profile.samples) {
       const std::uint64_t weight = weight_of(profile, sample, type);
       once.next();
       for (std::size_t i = 0; i < sample.locations.size(); ++i)
-        for (std::size_t level = 0; const profile::Line& line : profile.locations[sample.locations[i]].lines) {
+        for (std::size_t level = 0; const std::uint32_t frame : frames.of_location(sample.locations[i])) {
           const bool ends_here = i == 0 && level++ == 0;
-          if (line.function >= of_function.size() || of_function[line.function] == kNone) continue;
-          Weight& to = found[of_function[line.function]].second;
+          if (of_frame[frame] == kNone) continue;
+          Weight& to = found[of_frame[frame]].second;
           if (ends_here) to.self += weight;
           once.add(to.total, weight);
         }

@@ -43,7 +43,7 @@ struct CodeLine {
 // Machine code that has the function: its own, or that of a function it is inlined in.
 struct CodePart {
   std::uint32_t module = profile::kNone;  // an index into Profile::modules
-  std::string function;                   // that the code is named after
+  std::string function;                   // whose code it is
   Weight weight{};
   Architecture architecture = Architecture::kX86_64;
   std::vector<CodeLine> lines;  // ascending; of a function it is inlined in, only the instructions that are its
@@ -65,7 +65,8 @@ struct AnnotateOptions {
 };
 
 // The names of functions that `text` means, the heaviest first: those equal to it, else those equal to it without
-// their parameters, else those that contain it. Empty: none does.
+// their parameters, else those that contain it. A function without a name is known as exporter::unnamed_frame() says.
+// Empty: none does.
 [[nodiscard]] std::vector<std::pair<std::string, Weight>> functions_named(const profile::Profile& profile,
                                                                           profile::ValueType type,
                                                                           std::string_view text);

@@ -10,6 +10,7 @@ std::optional<CodeFile> CodeFile::open(const profile::Module& module) {
     auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     if (!source || (*source)->build_id() != module.build_id) continue;
     CodeFile code;
+    code.path_ = path;
     code.file_ = std::move(*file);
     code.source_ = std::move(*source);
     if (auto elf = image::ElfImage::parse(code.file_.bytes()))

@@ -27,6 +27,8 @@ class CodeFile {
   // Nothing: the module has no file, or it cannot be read, or it is another one (its build id differs).
   [[nodiscard]] static std::optional<CodeFile> open(const profile::Module& module);
 
+  // Where the file was opened.
+  [[nodiscard]] const std::string& path() const { return path_; }
   // The function that an address lies in, by the unwind information. Nothing: none covers the address, the file lacks
   // the bytes, or the function has more than kMost bytes.
   [[nodiscard]] std::optional<FunctionCode> function_at(std::uint64_t address) const;
@@ -34,6 +36,7 @@ class CodeFile {
   static constexpr std::uint64_t kMost = std::uint64_t{4} << 20;
 
  private:
+  std::string path_;
   MappedFile file_;
   std::unique_ptr<sources::UnwindSource> source_;
   std::optional<image::ElfImage> elf_;
