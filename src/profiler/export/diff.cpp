@@ -16,15 +16,20 @@
 #include "profiler/export/folded.h"
 #include "profiler/export/numbers.h"
 #include "profiler/export/significance.h"
+#include "profiler/profile/interrupts.h"
 
 namespace windlass::exporter {
 
 namespace {
 
 struct Sums {
+  std::uint64_t all = 0;
+  // Of these, what the program did itself: without interrupts, which come for the work of other programs and devices.
   std::uint64_t sum = 0, samples = 0;
   double squares = 0;
-  void add(std::uint64_t weight, std::uint64_t count, double weight_squares) {
+  void add(std::uint64_t weight, std::uint64_t count, double weight_squares, bool is_own) {
+    all += weight;
+    if (!is_own) return;
     sum += weight;
     samples += count;
     squares += weight_squares;
@@ -57,23 +62,32 @@ Draws draws_of(const profile::Profile& profile, const profile::Sample& sample, p
   return {count, square(static_cast<double>(weight)) / static_cast<double>(count)};
 }
 
+bool is_interrupt(const profile::Profile& profile, const Frame& frame) {
+  return frame.module < profile.modules.size() && profile.modules[frame.module].is_kernel &&
+         profile::enters_interrupt(frame.name);
+}
+
 // Of each frame; `all` of all samples.
 std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type, Sums& all) {
   std::vector<FunctionSums> sums(frames.size());
   std::vector<std::size_t> last(frames.size(), ~std::size_t{0});
+  std::vector<bool> interrupts;
   std::vector<std::uint32_t> path;
   for (std::size_t i = 0; i < profile.samples.size(); ++i) {
     const profile::Sample& sample = profile.samples[i];
     const std::uint64_t weight = weight_of(profile, sample, type);
     if (weight == 0) continue;
     const auto [count, squares] = draws_of(profile, sample, type, weight);
-    all.add(weight, count, squares);
     frames.path_of(sample, path);
     sums.resize(frames.size());
     last.resize(frames.size(), ~std::size_t{0});
+    for (std::size_t id = interrupts.size(); id < frames.size(); ++id)
+      interrupts.push_back(is_interrupt(profile, frames[static_cast<std::uint32_t>(id)]));
+    const bool is_own = std::ranges::none_of(path, [&](std::uint32_t frame) { return interrupts[frame]; });
+    all.add(weight, count, squares, is_own);
     for (const std::uint32_t frame : path)
-      if (std::exchange(last[frame], i) != i) sums[frame].total.add(weight, count, squares);
-    sums[path.back()].self.add(weight, count, squares);
+      if (std::exchange(last[frame], i) != i) sums[frame].total.add(weight, count, squares, is_own);
+    sums[path.back()].self.add(weight, count, squares, is_own);
   }
   return sums;
 }
@@ -84,14 +98,14 @@ struct Both {
   TwoSums self, total;
 };
 
-// Returns the sum of all samples' squares.
-double add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
+// Returns the sums of all samples.
+Sums add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
   Frames frames(profile);
   Sums of_all;
   const auto sums = sums_of(profile, frames, type, of_all);
   for (std::uint32_t id = 0; id < frames.size(); ++id) {
     const Frame& frame = frames[id];
-    if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.sum == 0) continue;
+    if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.all == 0) continue;
     Both& both = all[function_key(profile, frame)];
     (is_a ? both.difference.in_a : both.difference.in_b) = true;
     for (const std::uint32_t module : frame.modules()) {
@@ -100,7 +114,7 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
       if (std::ranges::find(modules, path) == modules.end()) modules.push_back(path);
     }
     const auto add = [&](const Sums& from, FunctionDifference::Numbers& numbers, TwoSums& to) {
-      (is_a ? numbers.a : numbers.b) += from.sum;
+      (is_a ? numbers.a : numbers.b) += from.all;
       (is_a ? to.a : to.b) += static_cast<double>(from.sum);
       (is_a ? to.a_squares : to.b_squares) += from.squares;
       to.samples += from.samples;
@@ -108,7 +122,7 @@ double add_side(const profile::Profile& profile, profile::ValueType type, bool i
     add(sums[id].self, both.difference.self, both.self);
     add(sums[id].total, both.difference.total, both.total);
   }
-  return of_all.squares;
+  return of_all;
 }
 
 double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise normalise) {
@@ -156,16 +170,16 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   result.a.divisor = divisor_of(a, result.a.sum, normalise);
   result.b.divisor = divisor_of(b, result.b.sum, normalise);
   std::map<FunctionKey, Both> all;
-  const double squares = add_side(a, type_of_a, true, all) + add_side(b, type_of_b, false, all);
+  const Sums of_a = add_side(a, type_of_a, true, all), of_b = add_side(b, type_of_b, false, all);
   std::vector<TwoSums> sums;
   for (const auto& [key, both] : all) {
     sums.push_back(both.self);
     sums.push_back(both.total);
   }
-  const auto found = significance_of(sums, {.a = result.a.divisor,
-                                            .b = result.b.divisor,
+  const auto found = significance_of(sums, {.a = divisor_of(a, of_a.sum, normalise),
+                                            .b = divisor_of(b, of_b.sum, normalise),
                                             .are_totals = normalise == Normalise::kSamples,
-                                            .squares = squares});
+                                            .squares = of_a.squares + of_b.squares});
   result.tests = found.tests;
   result.noise = found.noise;
   std::size_t at = 0;

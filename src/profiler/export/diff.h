@@ -50,8 +50,9 @@ struct ProfileDifference {
   double noise = 0;
 };
 
-// Functions are compared by name; those of the kernel are apart. Both profiles have the value of its type. An error:
-// there are no samples, or no duration to divide by.
+// Functions are compared by name; those of the kernel are apart. Samples in an interrupt count in the numbers, and not
+// in the test: interrupts serve other programs, too. Both profiles have the value of its type. An error: there are no
+// samples, or no duration to divide by.
 [[nodiscard]] Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::ValueType type_of_a,
                                                         const profile::Profile& b, profile::ValueType type_of_b,
                                                         Normalise normalise);

@@ -6,18 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "profiler/profile/interrupts.h"
+
 namespace windlass::profiler {
 namespace {
 
 enum class WakingPart : std::uint8_t { kOther, kWakes, kInterrupts };
-
-// Names of x86-64 (arch/x86/include/asm/idtentry.h) and AArch64 (arch/arm64/kernel/entry-common.c).
-bool enters_interrupt(std::string_view name) {
-  for (const std::string_view begin : {"asm_sysvec_", "sysvec_", "asm_common_interrupt", "common_interrupt",
-                                       "el1_interrupt", "el0_interrupt", "el1h_64_irq", "el0t_64_irq"})
-    if (name.starts_with(begin)) return true;
-  return false;
-}
 
 WakingPart waking_part_of(const profile::Profile& profile, const profile::Location& location) {
   if (location.module >= profile.modules.size() || !profile.modules[location.module].is_kernel)
@@ -25,7 +19,7 @@ WakingPart waking_part_of(const profile::Profile& profile, const profile::Locati
   for (const profile::Line& line : location.lines) {
     const std::string_view name = profile.functions[line.function].name;
     if (name == "try_to_wake_up") return WakingPart::kWakes;
-    if (enters_interrupt(name)) return WakingPart::kInterrupts;
+    if (profile::enters_interrupt(name)) return WakingPart::kInterrupts;
   }
   return WakingPart::kOther;
 }

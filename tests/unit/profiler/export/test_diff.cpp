@@ -81,6 +81,37 @@ TEST(Diff, NormalisedByTimeOrNothing) {
   EXPECT_DOUBLE_EQ(function(difference(a, b, Normalise::kNothing), "f").self.difference, 1000);
 }
 
+// Samples of the kernel below `entry`, which main or an interrupt leads to.
+Profile with_kernel(Profile p, const std::string& entry, const std::string& name, std::uint64_t count) {
+  const auto first = static_cast<std::uint32_t>(p.functions.size());
+  p.modules.push_back({.path = "[kernel]", .is_kernel = true});
+  for (const std::string& one : {entry, name}) {
+    const auto id = static_cast<std::uint32_t>(p.functions.size());
+    p.functions.push_back({.name = one});
+    p.locations.push_back({.module = 1, .address = id + 1, .lines = {{id, 0}}});
+  }
+  p.samples.push_back({.locations = {first + 1, first, 1, 0}, .count = count, .pid = 1, .tid = 1, .comm = 0});
+  return p;
+}
+
+TEST(Diff, InterruptsAreNotTheProgram) {
+  const auto of = [](const char* entry, std::uint64_t count) {
+    return with_kernel(profile_of({{"f", 2000}, {"g", 2000}}), entry, "work", count);
+  };
+  for (const char* entry : {"asm_sysvec_apic_timer_interrupt", "asm_common_interrupt", "el0_interrupt"}) {
+    const auto found = difference(of(entry, 5), of(entry, 80));
+    EXPECT_EQ(found.differing, 0u) << entry;
+    EXPECT_EQ(function(found, "work").self.b, 80u);
+    EXPECT_DOUBLE_EQ(function(found, "work").self.difference, 80. / 4080 - 5. / 4005);
+  }
+  const auto found = difference(of("do_syscall_64", 5), of("do_syscall_64", 80));
+  EXPECT_TRUE(function(found, "work").self.differs);
+  // A program's function of such a name is no interrupt.
+  auto a = of("common_interrupt", 5), b = of("common_interrupt", 80);
+  a.modules[1].is_kernel = b.modules[1].is_kernel = false;
+  EXPECT_TRUE(function(difference(a, b), "work").self.differs);
+}
+
 TEST(Diff, WhatCannotBeCompared) {
   auto p = profile_of({{"f", 10}});
   EXPECT_FALSE(difference_of(p, kCounted, profile_of({}), kCounted, Normalise::kSamples).has_value());
