@@ -239,14 +239,14 @@ def module_of(material, frame, variant):
 
 def write_contents(engine, database, material):
     """stacks and frames of all services; the ids of the stacks of each."""
-    ids, known, all_stacks, frames_sum = [], {}, 0, 0
+    ids, all_stacks, frames_sum, all_frames = [], 0, 0, 0
     for service in range(SERVICES):
         own, stack_ids, stack_ends, stack_frames = service_id(service), [], [], []
-        fresh = []
+        known, fresh = {}, []  # ids of frames begin with the service, as those of stacks
         for frames in material.vary(service, STACKS):
             for pair in frames:
                 if pair not in known:
-                    known[pair] = grouped(hash64(module_of(material, *pair)), hash64(pair))
+                    known[pair] = grouped(own, hash64(pair))
                     fresh.append(pair)
                 stack_frames.append(known[pair])
             stack_ids.append(grouped(own, hash64(frames)))
@@ -262,7 +262,8 @@ def write_contents(engine, database, material):
             np.array(stack_frames, "<u8").tobytes()]))
         if fresh:
             engine.insert(database, "frames", frames_block(material, fresh, known))
-    print(f"stacks: {all_stacks}, of {frames_sum / all_stacks:.1f} frames; distinct frames: {len(known)}")
+            all_frames += len(fresh)
+    print(f"stacks: {all_stacks}, of {frames_sum / all_stacks:.1f} frames; frames of services: {all_frames}")
     return ids
 
 

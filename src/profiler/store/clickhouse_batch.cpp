@@ -15,10 +15,9 @@ namespace windlass::store {
 namespace {
 
 constexpr std::uint64_t kMostSeconds = 0xffffffff;
-constexpr unsigned kRestBits = 52;  // of an id that begins with 12 bits of another one
 
 std::uint64_t grouped_id(std::uint64_t group, const HashBytes& hash) {
-  return group << kRestBits | (id_of(hash) & ((std::uint64_t{1} << kRestBits) - 1));
+  return group << kIdRestBits | (id_of(hash) & ((std::uint64_t{1} << kIdRestBits) - 1));
 }
 
 std::uint64_t event_id(const profile::Event& event) {
@@ -147,10 +146,6 @@ class Encoding {
     add("label_sets", block);
   }
 
-  std::uint64_t frame_id(std::uint32_t location) {
-    return grouped_id(id_of(hashes_.module(profile_.locations[location].module)) & 0xfff, hashes_.frame(location));
-  }
-
   // Adds up what is equal in the store: the stacks of two locations with equal contents are one.
   Expected<void> add_rows() {
     const auto minute = static_cast<std::uint16_t>(second_ / 60 * 60);
@@ -179,7 +174,7 @@ class Encoding {
     for (const auto& [id, index] : new_stacks_) {
       ids.push_back(id);
       for (const std::uint32_t location : rows_.stacks[index]) {
-        frames.push_back(frame_id(location));
+        frames.push_back(grouped_id(id >> kIdRestBits, hashes_.frame(location)));
         if (is_new(frames.back())) new_frames_.emplace_back(frames.back(), location);
       }
       ends.push_back(frames.size());

@@ -49,8 +49,7 @@ std::vector<std::string> clickhouse_statements(const std::string& database, cons
     if (layout.server >= kTtlServer && layout.keep != 0 && !table.seconds.empty())
       sql +=
           " TTL toDateTime(" + std::string(table.seconds) + ") + toIntervalSecond(" + std::to_string(layout.keep) + ")";
-    // A question names many frames, each by itself: fewer rows beside these are read. Other tables are read in runs.
-    sql += std::string(" SETTINGS index_granularity = ") + (table.name == "frames" ? "256" : "8192");
+    sql += " SETTINGS index_granularity = 8192";
     if (is_samples && layout.server >= kHasBlockSizes) sql += kBlockSizes;
     if (is_samples && layout.server >= kTokenServer && layout.cluster.empty())
       sql += ", non_replicated_deduplication_window = 10000";

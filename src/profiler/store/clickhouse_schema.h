@@ -14,8 +14,9 @@
 //
 // `hour` is Unix time in seconds, `second` within the hour. The other tables have contents, once each, by 64 bits of
 // ContentHash. `period` is the number of the 30 days in which a row was last written, so that old contents leave with
-// their partition. Ids of stacks begin with 12 bits of the service, ids of frames with 12 bits of the module: what is
-// read together lies together. Of rows with one id the highest `ver` counts: a late symbol is such a row.
+// their partition. Ids of stacks and of frames begin with 12 bits of the service: what is read together lies together.
+// So a frame of libc has a row for each service that calls it. Of rows with one id the highest `ver` counts: a late
+// symbol is such a row.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ inline constexpr std::uint32_t kClickhouseVersion = 1;
 inline constexpr unsigned kTtlServer = 20, kTokenServer = 22;
 inline constexpr std::uint64_t kSecondNs = 1'000'000'000, kHourSeconds = 3600, kDaySeconds = 86'400;
 inline constexpr std::uint64_t kPeriodSeconds = 30 * kDaySeconds;  // of contents
+inline constexpr unsigned kIdRestBits = 52;                        // of an id that begins with 12 bits of a service
 enum ClickhouseLevel : std::uint8_t { kRawLevel, kMinuteLevel, kBatchLevel, kTimesLevel };
 
 struct ClickhouseTable {

@@ -85,27 +85,43 @@ class RowReader {
   std::uint64_t u64() { return number<std::uint64_t>(); }
   std::uint32_t u32() { return number<std::uint32_t>(); }
   std::uint8_t u8() { return number<std::uint8_t>(); }
-  std::string text() {
+  // Within the answer.
+  std::string_view view() {
     const std::uint64_t size = length();
     if (!has(size)) return {};
-    std::string text(rest_.substr(0, size));
+    const std::string_view text = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return text;
   }
+  std::string text() { return std::string(view()); }
   std::vector<std::string> texts() {
     std::vector<std::string> list;
     for (std::uint64_t count = length(); count > 0 && has(1); --count) list.push_back(text());
     return list;
   }
+  void views(std::vector<std::string_view>& list) {
+    list.clear();
+    for (std::uint64_t count = length(); count > 0 && has(1); --count) list.push_back(view());
+  }
   template <typename Number>
   std::vector<Number> numbers() {
-    const std::uint64_t count = length();
     std::vector<Number> list;
-    if (count > rest_.size() || !has(count * sizeof(Number))) return good_ = false, list;
-    list.resize(count);
-    if (count != 0) std::memcpy(list.data(), rest_.begin(), count * sizeof(Number));
-    rest_.remove_prefix(count * sizeof(Number));
+    each_number<Number>([&](Number value) { list.push_back(value); });
     return list;
+  }
+  template <typename Number, typename Each>
+  void each_number(Each each) {
+    const std::uint64_t count = length();
+    if (count > rest_.size() || !has(count * sizeof(Number))) {
+      good_ = false;
+      return;
+    }
+    for (std::uint64_t i = 0; i < count; ++i) each(number<Number>());
+  }
+  // The bytes between `from`, an earlier rest(), and here.
+  [[nodiscard]] std::string_view rest() const { return rest_; }
+  [[nodiscard]] std::string_view since(std::string_view from) const {
+    return from.substr(0, from.size() - rest_.size());
   }
 
  private:

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "profiler/store/batch_queue.h"
 #include "profiler/store/clickhouse_store.h"
 #include "profiler/store/clickhouse_wire.h"
+#include "profiler/store/id_numbers.h"
 #include "support/clickhouse_process.h"
 #include "support/clickhouse_relay.h"
 #include "support/store_contract.h"
@@ -329,6 +332,51 @@ TEST_F(ClickhouseFaults, ALateSymbolIsANewerRow) {
   }
   ASSERT_EQ(read->functions.size(), 1u);
   EXPECT_EQ(read->functions[0].name, "late");
+}
+
+// Most stacks of a service are read as a range, few of them by their ids. Ids that nobody has are said.
+TEST_F(ClickhouseFaults, AFewStacksHaveTheFramesThatAllHave) {
+  const auto store = direct();
+  ASSERT_NE(store, nullptr);
+  for (unsigned at = 0; at < 4; ++at)
+    ASSERT_TRUE(store->append(batch_at(at, random_.make(60)).batch()).value_or(false));
+  const auto stacks = store->stacks({}, kStart, kStart + 9 * kTenSeconds);
+  ASSERT_TRUE(stacks.has_value());
+  std::set<std::uint64_t> distinct;
+  for (const store::StackSums& one : stacks->stacks) distinct.insert(one.stack);
+  const std::vector<std::uint64_t> ids(distinct.begin(), distinct.end());
+  ASSERT_GT(ids.size(), 20u);
+  const auto frames_in = [](const store::Frames& frames, std::size_t stack) {
+    std::vector<std::string> list;
+    for (const std::uint32_t place : frames.stacks[stack]) {
+      const profile::Location& it = frames.locations[place];
+      list.push_back(std::to_string(it.address));
+      if (it.module != profile::kNone) list.push_back(frames.modules[it.module].path);
+      for (const profile::Line& line : it.lines)
+        list.push_back((line.function != profile::kNone ? frames.functions[line.function].name : "") + ':' +
+                       std::to_string(line.line));
+    }
+    return list;
+  };
+  const auto all = store->frames(ids);
+  ASSERT_TRUE(all.has_value()) << all.error().text();
+  for (std::size_t i = 0; i < ids.size(); i += 7) {
+    const auto one = store->frames(std::span(ids).subspan(i, 1));
+    ASSERT_TRUE(one.has_value()) << one.error().text();
+    EXPECT_EQ(frames_in(*one, 0), frames_in(*all, i));
+    EXPECT_LE(one->locations.size(), one->stacks[0].size());
+  }
+  EXPECT_FALSE(store->frames(std::vector<std::uint64_t>{ids.front(), ids.front() + 1}).has_value());
+}
+
+TEST(IdNumbers, AreGivenInOrder) {
+  store::IdNumbers numbers;
+  EXPECT_FALSE(numbers.find(0).has_value());
+  constexpr std::uint64_t kStep = std::uint64_t{1} << 40;  // ids that agree in their low bits
+  for (std::uint64_t i = 0; i < 5000; ++i) EXPECT_EQ(numbers.number_of(i * kStep), i);
+  for (std::uint64_t i = 0; i < 5000; ++i) EXPECT_EQ(numbers.find(i * kStep), i);
+  EXPECT_FALSE(numbers.find(5000 * kStep).has_value());
+  EXPECT_EQ(numbers.ids().size(), 5000u);
 }
 
 using ByProcess = std::map<std::tuple<std::string, std::string, std::uint64_t, int, int>, store::Sums>;
