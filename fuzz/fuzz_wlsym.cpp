@@ -54,7 +54,7 @@ std::string file_around(std::string_view input) {
   }
   wlsym::Header header{};
   std::memcpy(header.magic, wlsym::kMagic, sizeof(header.magic));
-  header.version = wlsym::kVersion;
+  header.version = 1 + (sizes[0] & 1);  // both versions
   header.detail = 2;
   header.build_id_size = 4;
   header.segments = 1;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/leb128.h"
 
@@ -16,7 +17,7 @@ namespace {
 using wlsym::zigzag;
 
 // Larger blocks are smaller when packed, and take longer to read.
-constexpr std::size_t kRangeBytes = 384u << 10, kTextBytes = 1u << 20;
+constexpr std::size_t kRangeBytes = 1536u << 10, kTextBytes = 7u << 20;
 constexpr int kLevel = 19;
 
 std::string pack(const std::string& raw) {
@@ -63,11 +64,11 @@ std::uint32_t SymbolFileWriter::function(std::string_view name, std::string_view
   return entry->second;
 }
 
-// The column of a new function is 0, that of another one how far back that is.
+// The column of a new function is 0.
 std::uint32_t SymbolFileWriter::number_of(std::uint32_t function) {
   Function& of = functions_[function];
   const auto next = static_cast<std::uint32_t>(order_.size());
-  put_uleb128(columns_[0], of.number == ~0u ? 0 : next - of.number);
+  put_uleb128(columns_[0], of.number == ~0u ? 0 : std::uint64_t{of.number} + 1);
   if (of.number == ~0u) {
     of.number = next;
     order_.push_back(function);
@@ -85,21 +86,44 @@ std::uint32_t SymbolFileWriter::scope_of(std::uint64_t begin, std::span<const wl
     const auto [entry, is_new] = scopes_.try_emplace({frames[i].function, parent, call}, next);
     if (is_new) {
       (void)number_of(frames[i].function);
-      put_uleb128(columns_[1], is_root ? 0 : next - parent);
-      put_uleb128(columns_[2], zigzag(is_root ? static_cast<std::int64_t>(begin - last_begin_) : call));
+      put_uleb128(columns_[1], is_root ? 0 : code_of_caller(parent));
+      std::int64_t difference = static_cast<std::int64_t>(begin - last_begin_);
+      if (!is_root) difference = call - std::exchange(guesses_.call(frames[i + 1].function, frames[i].function), call);
+      put_uleb128(columns_[2], zigzag(difference));
       if (is_root) last_begin_ = begin;
-      last_lines_.push_back(0);
+      scope_list_.push_back({parent, false, 0});
     }
     parent = entry->second;
   }
   return parent;
 }
 
+std::uint64_t SymbolFileWriter::code_of(std::uint32_t scope) const {
+  if (scope == next_scope_) return wlsym::kNextScope;
+  const std::uint64_t code = wlsym::calls_out(scope_list_, last_scope_, scope, wlsym::kCaller, wlsym::kOther);
+  return code < wlsym::kOther ? code : code + zigzag(std::int64_t{scope} - next_scope_);
+}
+
+std::uint64_t SymbolFileWriter::code_of_caller(std::uint32_t scope) const {
+  const std::size_t next = scope_list_.size();
+  const std::uint64_t code = wlsym::calls_out(scope_list_, next - 1, scope, wlsym::kOwnCaller, wlsym::kOtherCaller);
+  return code < wlsym::kOtherCaller ? code : code + (next - scope);
+}
+
+void SymbolFileWriter::add_line(std::uint32_t scope, std::uint32_t function, std::int64_t line) {
+  Scope& of = scope_list_[scope];
+  const std::int64_t value = of.has_line ? line - of.last_line : line;
+  std::int64_t& guess = of.has_line ? guesses_.step(function, of.last_line) : guesses_.first(function);
+  put_uleb128(columns_[5], zigzag(value - std::exchange(guess, value)));
+  of.has_line = true;
+  of.last_line = line;
+}
+
 void SymbolFileWriter::begin_block(std::uint64_t address) {
   is_open_ = true;
   first_ = last_address_ = last_begin_ = address;
   first_function_ = static_cast<std::uint32_t>(order_.size());
-  last_scope_ = 0;
+  last_scope_ = next_scope_ = 0;
 }
 
 void SymbolFileWriter::end_block() {
@@ -113,7 +137,8 @@ void SymbolFileWriter::end_block() {
   }
   blocks_.push_back({first_, first_function_, pack(raw), static_cast<std::uint32_t>(raw.size())});
   scopes_.clear();
-  last_lines_.clear();
+  scope_list_.clear();
+  guesses_ = {};
   ranges_ = 0;
   is_open_ = false;
 }
@@ -136,11 +161,10 @@ void SymbolFileWriter::add(std::uint64_t address, std::uint64_t begin, std::span
     put_uleb128(columns_[4], 0);
   } else {
     const std::uint32_t scope = scope_of(begin, frames);
-    put_uleb128(columns_[4], zigzag(std::int64_t{scope} - last_scope_) + 1);
+    put_uleb128(columns_[4], code_of(scope));
     last_scope_ = scope;
-    const std::int64_t line = std::int64_t{frames[0].line} - functions_[frames[0].function].line;
-    put_uleb128(columns_[5], zigzag(line - last_lines_[scope]));
-    last_lines_[scope] = line;
+    next_scope_ = std::max(next_scope_, scope + 1);
+    add_line(scope, frames[0].function, std::int64_t{frames[0].line} - functions_[frames[0].function].line);
   }
   std::size_t bytes = 0;
   for (const std::string& column : columns_) bytes += column.size();

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "formats/wlsym/guesses.h"
 #include "formats/wlsym/layout.h"
 #include "formats/wlsym/wlsym.h"
 #include "windlass/error.h"
@@ -48,6 +49,9 @@ class SymbolFileWriter {
 
   std::uint32_t number_of(std::uint32_t function);
   std::uint32_t scope_of(std::uint64_t begin, std::span<const wlsym::Frame> frames);
+  [[nodiscard]] std::uint64_t code_of(std::uint32_t scope) const;
+  [[nodiscard]] std::uint64_t code_of_caller(std::uint32_t scope) const;  // of the next scope
+  void add_line(std::uint32_t scope, std::uint32_t function, std::int64_t line);
   void begin_block(std::uint64_t address);
   void end_block();
   [[nodiscard]] std::vector<Block> function_blocks() const;
@@ -63,9 +67,15 @@ class SymbolFileWriter {
   bool is_open_ = false;
   std::uint64_t first_ = 0, last_address_ = 0, last_begin_ = 0;
   std::uint32_t first_function_ = 0;
-  std::int64_t last_scope_ = 0;
+  struct Scope {
+    std::uint32_t parent;  // ~0u: none
+    bool has_line;
+    std::int64_t last_line;
+  };
+  std::uint32_t last_scope_ = 0, next_scope_ = 0;  // the last range's; behind those of all ranges
   std::map<ScopeKey, std::uint32_t> scopes_;
-  std::vector<std::int64_t> last_lines_;  // of each scope
+  std::vector<Scope> scope_list_;
+  wlsym::Guesses guesses_;
   std::size_t ranges_ = 0;
   std::string columns_[6];
 

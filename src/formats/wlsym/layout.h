@@ -6,7 +6,7 @@
 namespace windlass::wlsym {
 
 inline constexpr char kMagic[8] = {'\x89', 'W', 'L', 'S', 'Y', 'M', '\r', '\n'};
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;  // written; 1 is read, too
 
 struct Header {
   char magic[8];
@@ -36,7 +36,7 @@ struct TextBlockEntry {
 };
 static_assert(sizeof(TextBlockEntry) == 16);
 
-inline constexpr std::uint32_t kMostRaw = 2u << 20;  // bytes of a block, unpacked
+inline constexpr std::uint32_t kMostRaw = 8u << 20;  // bytes of a block, unpacked
 inline constexpr std::uint32_t kLongestText = 1u << 16;
 inline constexpr std::uint32_t kMostFrames = 256;  // of an address: deeper calls are left out
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "formats/image/decompress.h"
+#include "formats/wlsym/guesses.h"
 
 namespace windlass::wlsym {
 namespace {
@@ -62,7 +63,7 @@ Expected<SymbolFile> SymbolFile::parse(ByteView bytes) {
   const auto header = bytes.at<Header>(0);
   if (!header) return fail(ErrorCode::kTruncated, kCut, bytes.size());
   file.header_ = *header;
-  if (header->version != kVersion)
+  if (header->version == 0 || header->version > kVersion)
     return fail(ErrorCode::kUnsupported,
                 "a symbol file of another version of windlass. Way out: write the file again with this one", 8,
                 header->version);
@@ -151,57 +152,118 @@ Expected<std::vector<std::byte>> SymbolFile::unpack(std::uint32_t at, std::uint3
   return unpacked ? std::move(unpacked) : damaged(at);
 }
 
+// Version 2 has differences from Guesses where version 1 has numbers.
+class SymbolFile::RangeReader {
+ public:
+  RangeReader(const Header& header, const RangeBlockEntry& about, std::uint32_t number)
+      : header_(header), about_(about) {
+    block_.number = number;
+  }
+
+  // False: damaged.
+  bool read(ByteView raw) {
+    ByteCursor cursor(raw);
+    const auto scopes = cursor.uleb(), ranges = scopes ? cursor.uleb() : scopes;
+    // A scope has three numbers, a range at least two.
+    if (!ranges || *scopes > raw.size() / 3 || *ranges > raw.size() / 2) return false;
+    std::vector<Column> columns;
+    for (int i = 0; i < 6; ++i) {
+      const auto bytes = column(cursor);
+      if (!bytes) return false;
+      columns.emplace_back(*bytes);
+    }
+    block_.scopes.reserve(*scopes);
+    block_.ranges.reserve(*ranges);
+    for (std::uint64_t i = 0; i < *scopes; ++i)
+      if (!read_scope(columns[0].next(), columns[1].next(), columns[2].next_signed())) return false;
+    last_lines_.resize(block_.scopes.size());
+    has_line_.resize(block_.scopes.size());
+    for (std::uint64_t i = 0; i < *ranges; ++i)
+      if (!read_range(columns[3].next(), columns[4].next(), columns[5])) return false;
+    return std::ranges::all_of(columns, &Column::is_spent) && cursor.at_end();
+  }
+  RangeBlock take() { return std::move(block_); }
+
+ private:
+  [[nodiscard]] bool has_guesses() const { return header_.version >= 2; }
+
+  bool read_scope(std::uint64_t of, std::uint64_t up, std::int64_t call) {
+    const std::size_t i = block_.scopes.size();
+    // Version 1: how far before the next new one.
+    const std::uint64_t function = of == 0 ? next_function_ : has_guesses() ? of - 1 : next_function_ - of;
+    const std::uint64_t parent = up == 0 ? kNoScope : parent_of(up);
+    if ((up != 0 && parent >= i) || function > next_function_ || function >= header_.functions ||
+        (of != 0 && function == next_function_))
+      return false;
+    if (of == 0) ++next_function_;
+    Scope scope{static_cast<std::uint32_t>(function), kNoScope, 0, 0};
+    if (up == 0) {
+      scope.begin = begin_ = plus(begin_, call);
+    } else {
+      scope.parent = static_cast<std::uint32_t>(parent);
+      const Scope& caller = block_.scopes[scope.parent];
+      scope.begin = caller.begin;
+      scope.call_line = has_guesses() ? renew(guesses_.call(caller.function, scope.function), call) : call;
+    }
+    block_.scopes.push_back(scope);
+    return true;
+  }
+  // Of the next scope; `up` is not 0.
+  [[nodiscard]] std::uint64_t parent_of(std::uint64_t up) const {
+    const std::uint64_t next = block_.scopes.size();
+    if (!has_guesses()) return next - up;
+    if (up >= kOtherCaller) return next - (up - kOtherCaller);
+    return next == 0 ? kNoScope : scope_out(block_.scopes, next - 1, up - kOwnCaller);
+  }
+  static std::int64_t renew(std::int64_t& guess, std::int64_t difference) { return guess = plus(guess, difference); }
+
+  // `of` is not 0.
+  [[nodiscard]] std::uint64_t scope_of(std::uint64_t of) const {
+    if (!has_guesses()) return static_cast<std::uint64_t>(plus(static_cast<std::int64_t>(scope_), unzigzag(of - 1)));
+    if (of == kNextScope) return next_scope_;
+    if (of >= kOther) return plus(next_scope_, unzigzag(of - kOther));
+    return scope_out(block_.scopes, scope_, of - kCaller);
+  }
+  bool read_range(std::uint64_t delta, std::uint64_t of, Column& lines) {
+    if (address_ + delta < address_) return false;
+    address_ += delta;
+    Range range{.begin = address_, .scope = kNoScope, .line = 0};
+    if (of != 0) {
+      scope_ = scope_of(of);
+      if (scope_ >= block_.scopes.size()) return false;
+      next_scope_ = std::max(next_scope_, scope_ + 1);
+      range.scope = static_cast<std::uint32_t>(scope_);
+      range.line = last_lines_[scope_] = line_of_range(lines.next_signed());
+      has_line_[scope_] = true;
+    }
+    block_.ranges.push_back(range);
+    return true;
+  }
+  std::int64_t line_of_range(std::int64_t difference) {
+    const std::int64_t last = last_lines_[scope_];
+    if (!has_guesses()) return plus(last, difference);
+    const std::uint32_t function = block_.scopes[scope_].function;
+    if (!has_line_[scope_]) return renew(guesses_.first(function), difference);
+    return plus(last, renew(guesses_.step(function, last), difference));
+  }
+
+  const Header& header_;
+  const RangeBlockEntry& about_;
+  RangeBlock block_;
+  Guesses guesses_;
+  std::uint64_t next_function_ = about_.first_function, begin_ = about_.first, address_ = about_.first;
+  std::uint64_t scope_ = 0, next_scope_ = 0;
+  std::vector<std::int64_t> last_lines_;  // of each scope
+  std::vector<bool> has_line_;
+};
+
 Expected<SymbolFile::RangeBlock> SymbolFile::read_ranges(std::uint32_t number) const {
   const auto about = entry<RangeBlockEntry>(ranges_at_, number);
   const auto raw = unpack(about.at, about.packed, about.raw);
   if (!raw) return Failure(raw.error());
-  ByteCursor cursor(ByteView(raw->data(), raw->size()));
-  const auto scopes = cursor.uleb(), ranges = scopes ? cursor.uleb() : scopes;
-  // A scope has three numbers, a range at least two.
-  if (!ranges || *scopes > raw->size() / 3 || *ranges > raw->size() / 2) return damaged(about.at);
-  std::vector<Column> columns;
-  for (int i = 0; i < 6; ++i) {
-    const auto bytes = column(cursor);
-    if (!bytes) return damaged(about.at);
-    columns.emplace_back(*bytes);
-  }
-  Column &functions = columns[0], &parents = columns[1], &calls = columns[2];
-  Column &deltas = columns[3], &of_ranges = columns[4], &lines = columns[5];
-  RangeBlock block{.number = number, .scopes = {}, .ranges = {}};
-  block.scopes.reserve(*scopes);
-  block.ranges.reserve(*ranges);
-  std::uint32_t next_function = about.first_function;
-  std::uint64_t begin = about.first;
-  for (std::uint32_t i = 0; i < *scopes; ++i) {
-    const std::uint64_t back = functions.next(), up = parents.next();
-    const std::int64_t call = calls.next_signed();
-    if (back > next_function || up > i) return damaged(about.at);
-    const std::uint32_t function = back == 0 ? next_function++ : next_function - static_cast<std::uint32_t>(back);
-    if (function >= header_.functions) return damaged(about.at);
-    if (up == 0) begin = plus(begin, call);
-    block.scopes.push_back({.function = function,
-                            .parent = up == 0 ? kNoScope : i - static_cast<std::uint32_t>(up),
-                            .call_line = up == 0 ? 0 : call,
-                            .begin = up == 0 ? begin : block.scopes[i - up].begin});
-  }
-  std::vector<std::int64_t> last_lines(block.scopes.size());
-  std::uint64_t address = about.first;
-  std::int64_t scope = 0;
-  for (std::uint64_t i = 0; i < *ranges; ++i) {
-    const std::uint64_t delta = deltas.next(), of = of_ranges.next();
-    if (address + delta < address) return damaged(about.at);
-    address += delta;
-    Range range{.begin = address, .scope = kNoScope, .line = 0};
-    if (of != 0) {
-      scope = plus(scope, unzigzag(of - 1));
-      if (static_cast<std::uint64_t>(scope) >= block.scopes.size()) return damaged(about.at);
-      range.scope = static_cast<std::uint32_t>(scope);
-      range.line = last_lines[range.scope] = plus(last_lines[range.scope], lines.next_signed());
-    }
-    block.ranges.push_back(range);
-  }
-  const bool spent = std::ranges::all_of(columns, &Column::is_spent) && cursor.at_end();
-  return spent ? Expected<RangeBlock>(std::move(block)) : damaged(about.at);
+  RangeReader reader(header_, about, number);
+  if (!reader.read(ByteView(raw->data(), raw->size()))) return damaged(about.at);
+  return reader.take();
 }
 
 Expected<SymbolFile::TextBlock> SymbolFile::read_texts(std::uint64_t list, std::uint32_t blocks, std::uint32_t all,

@@ -189,9 +189,55 @@ TEST(SymbolFile, AChangedByteIsAnErrorOrAnAnswer) {
   EXPECT_GT(found, 100u);    // zstd's checksums of the blocks
 }
 
+// Of a program whose function outer() has inlined calls of inner(), by windlass 0.2.0. The names are those of
+// addr2line.
+constexpr std::string_view kVersion1 =
+    "89574c53594d0d0a01000200b02e8473fa00000000000000080000000500000001000000010000000100000001000000030000000100"
+    "00003631363236333634742e656c66001000000000000000104000000000002400000000000000001040000000000000000000950000"
+    "00250000001f00000000000000ba000000290000001c00000000000000e3000000170000000a00000028b52ffd241fc50000f2010508"
+    "9075039fd31cf92993e28dd608f086de79ffba003dabe11028b52ffd241ce10000136f7574657200696e6e6572005f73746172740003"
+    "0200000305010af4a8afed28b52ffd240a510000092f7372632f742e6300d5068fa2";
+
+TEST(SymbolFile, AFileOfVersion1IsRead) {
+  std::string bytes;
+  for (std::size_t i = 0; i < kVersion1.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(kVersion1.substr(i, 2)), nullptr, 16));
+  auto file = wlsym::SymbolFile::parse(view_of(bytes));
+  ASSERT_TRUE(file.has_value()) << file.error().text();
+  EXPECT_TRUE(file->check().has_value());
+  EXPECT_EQ(file->name(), "t.elf");
+  const std::string path = "/src/t.c";
+  EXPECT_EQ(read_at(*file, 0x401000), (GivenPlace{0x401000, {{"inner", path, 1, 2}, {"outer", path, 5, 6}}}));
+  EXPECT_EQ(read_at(*file, 0x401004), (GivenPlace{0x401000, {{"outer", path, 5, 7}}}));
+  EXPECT_EQ(read_at(*file, 0x40100b), (GivenPlace{0x401000, {{"outer", path, 5, 9}}}));
+  EXPECT_EQ(read_at(*file, 0x401022), (GivenPlace{0x40100c, {{"_start", path, 10, 10}}}));
+}
+
+// An inlined call at many places, deep, with lines that go up and down: what guesses and calls out are for.
+TEST(SymbolFile, DeepCallsAndLinesThatRepeatAreKept) {
+  std::map<std::uint64_t, GivenPlace> code;
+  std::uint64_t address = 0x1000;
+  for (std::uint32_t f = 0; f < 40; ++f) {
+    const std::uint64_t begin = address;
+    for (std::uint32_t depth : {1u, 60u, 2u, 45u, 60u, 1u, 35u})
+      for (const std::uint32_t line : {12u, 11u, 12u, 0xffffffffu, 0u}) {
+        GivenPlace place{begin, {}};
+        for (std::uint32_t d = depth; d-- > 0;)
+          place.frames.push_back(
+              {"f" + std::to_string(d == 0 ? 1000 + f : d), "/a.c", 10 + d, d + 1 == depth ? line : 20 + d});
+        code[address] = place;
+        address += 3;
+      }
+  }
+  const std::string bytes = write(code);
+  auto file = wlsym::SymbolFile::parse(view_of(bytes));
+  ASSERT_TRUE(file.has_value()) << file.error().text();
+  for (const auto& [at, place] : code) ASSERT_EQ(read_at(*file, at), place) << at;
+}
+
 TEST(SymbolFile, OtherVersionsAndOtherFilesAreRefused) {
   std::string bytes = write({{0x1000, {0x1000, {{"f", "", 0, 0}}}}});
-  bytes[8] = 2;
+  bytes[8] = 3;
   EXPECT_EQ(wlsym::SymbolFile::parse(view_of(bytes)).error().code, ErrorCode::kUnsupported);
   EXPECT_NE(wlsym::SymbolFile::parse(view_of("\x7f"
                                              "ELF and more of that"))
