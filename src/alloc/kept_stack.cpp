@@ -3,6 +3,7 @@
 #include "walk/own/fast_walk.h"
 #include "walk/own/memory.h"
 #include "walk/own/modules.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::alloc {
 
@@ -82,7 +83,7 @@ inline void KeptStack::put(std::size_t kept, std::size_t fresh) {
   for (std::size_t at = kept; fresh != 0; ++at) {
     Frame& frame = frames_[at] = fresh_[--fresh];
     if (frame.fp_slot == nullptr) frame.fp_slot = &frame.state.fp;  // it stays
-    if (!frame.left_out) hash = mixed(hash, frame.state.key & ~kInstructionBit);
+    if (!frame.left_out) hash = mixed(hash, frame.state.key);
     frame.hash = hash;
     frame.guessed = guessed |= frame.is_own_guess;
   }
@@ -121,10 +122,11 @@ bool KeptStack::walk(const FastWalkState& from, std::uint64_t begin, std::uint64
   return false;
 }
 
-std::size_t KeptStack::pcs(std::uint64_t* to) const {
+std::size_t KeptStack::frames(std::uint64_t* to) const {
+  static_assert(kInstructionBit == WL_FRAME_EXACT);
   std::size_t depth = 0;
   for (std::size_t at = count_; at-- != 0;)
-    if (!frames_[at].left_out) to[depth++] = frames_[at].state.key & ~kInstructionBit;
+    if (!frames_[at].left_out) to[depth++] = frames_[at].state.key;
   return depth;
 }
 

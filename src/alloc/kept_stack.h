@@ -24,8 +24,8 @@ class KeptStack {
   // Of the last walk. The hash is that of hash_of_stack(), without whose the stack is.
   [[nodiscard]] std::uint64_t hash_of_frames() const { return frames_[count_ - 1].hash; }
   [[nodiscard]] bool guessed() const { return frames_[count_ - 1].guessed; }
-  // Writes the pcs, innermost first; returns how many. At most kMaxFrames.
-  std::size_t pcs(std::uint64_t* to) const;
+  // Writes the frames as a Record has them; returns how many. At most kMaxFrames.
+  std::size_t frames(std::uint64_t* to) const;
 
   // Where the record of a stack may be; 0 if nothing is known.
   [[nodiscard]] std::uint32_t place(std::uint64_t hash) const { return places_[hash >> 20 & (kPlaces - 1)]; }

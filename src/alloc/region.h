@@ -39,7 +39,8 @@ struct Sums {
   std::atomic<std::uint64_t> count, bytes;
 };
 
-// A stack of a thread. Followed by u64 frames[depth], innermost first, as wl_stack_event has them. The sums are in one
+// A stack of a thread. Followed by u64 frames[depth], innermost first, as wl_stack_event has them: with WL_FRAME_EXACT
+// where a signal has interrupted the frame. The sums are in one
 // line of the cache. Only the thread itself adds to `allocated` and `freed`, so no addition there locks the line.
 struct Record {
   std::uint64_t hash;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <span>
 
 #include "alloc/kept_stack.h"
 #include "alloc/next.h"
@@ -189,7 +190,7 @@ inline Stack new_stack() {
           .tgid = process->tgid,
           .tid = shared ? process->tgid : thread.tid,
           .shared = shared,
-          .pcs = {}};
+          .frames = {}};
 }
 
 std::size_t leave_out_own(std::uint64_t* pcs, std::size_t all) {
@@ -222,8 +223,8 @@ inline void count_block(void* block, SizeOfSample size, std::uint32_t place, Kin
 }
 
 [[gnu::noinline]] std::uint32_t find_kept(const KeptStack& kept, Stack stack, std::uint64_t hash) {
-  std::uint64_t pcs[kMaxFrames];
-  stack.pcs = {pcs, kept.pcs(pcs)};
+  std::uint64_t frames[kMaxFrames];
+  stack.frames = {frames, kept.frames(frames)};
   return stacks.find(stack, hash);
 }
 
@@ -241,7 +242,9 @@ struct Sample {
   const std::size_t all = backtrace_from(sample.registers, pcs, kMaxFrames, &end);
   Stack stack = new_stack();
   stack.end = end_of(end);
-  stack.pcs = {pcs, leave_out_own(pcs, all)};
+  const std::span frames(pcs, leave_out_own(pcs, all));
+  mark_interrupted(frames);
+  stack.frames = frames;
   count_block(sample.block, sample.size, stacks.find(stack, hash_of_stack(stack)), sample.kind);
 }
 

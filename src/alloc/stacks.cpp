@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <ranges>
@@ -49,8 +50,17 @@ bool is_region(int file) {
 
 std::uint64_t hash_of_stack(const Stack& stack) {
   std::uint64_t hash = kHashOfNoFrames;
-  for (const std::uint64_t pc : std::views::reverse(stack.pcs)) hash = mixed(hash, pc);
+  for (const std::uint64_t frame : std::views::reverse(stack.frames)) hash = mixed(hash, frame);
   return hash_of_stack(hash, stack);
+}
+
+void mark_interrupted(std::span<std::uint64_t> pcs) {
+  bool interrupted = false;  // what a signal handler returns to
+  for (std::uint64_t& pc : pcs) {
+    const bool returns_to_next = is_signal_return(pc);
+    if (interrupted) pc |= WL_FRAME_EXACT;
+    interrupted = returns_to_next;
+  }
 }
 
 bool Stacks::open(const char* path) {
@@ -92,7 +102,7 @@ std::uint32_t Stacks::find(const Stack& stack, std::uint64_t hash) {
 }
 
 std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
-  std::size_t units = sizeof(Record) / kUnit + stack.pcs.size();
+  std::size_t units = sizeof(Record) / kUnit + stack.frames.size();
   units += -units % kLineUnits;
   if (header().used.load(std::memory_order_relaxed) > kMostUnits - units) return 0;
   const std::uint64_t used = header().used.fetch_add(units, std::memory_order_relaxed);
@@ -103,16 +113,11 @@ std::uint32_t Stacks::make(const Stack& stack, std::uint64_t hash) {
   made.time = monotonic_ns();
   made.tgid = stack.tgid;
   made.tid = stack.tid;
-  made.depth = static_cast<std::uint16_t>(stack.pcs.size());
+  made.depth = static_cast<std::uint16_t>(stack.frames.size());
   made.end = stack.end;
   made.shared = stack.shared ? 1 : 0;
   (void)prctl(PR_GET_NAME, made.comm);
-  auto* const frames = reinterpret_cast<std::uint64_t*>(&made + 1);
-  bool interrupted = false;  // what a signal handler returns to
-  for (std::size_t i = 0; i < stack.pcs.size(); ++i) {
-    frames[i] = stack.pcs[i] | (interrupted ? WL_FRAME_EXACT : 0);
-    interrupted = is_signal_return(stack.pcs[i]);
-  }
+  std::ranges::copy(stack.frames, reinterpret_cast<std::uint64_t*>(&made + 1));
   return place;
 }
 

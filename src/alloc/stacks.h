@@ -11,9 +11,9 @@ namespace windlass::alloc {
 struct Stack {
   std::uint32_t process = 0;  // the number of the address space
   std::uint32_t tgid = 0, tid = 0;
-  std::uint8_t end = 0;                // wl_end
-  bool shared = false;                 // by all threads
-  std::span<const std::uint64_t> pcs;  // innermost first, as backtrace() gives them
+  std::uint8_t end = 0;                   // wl_end
+  bool shared = false;                    // by all threads
+  std::span<const std::uint64_t> frames;  // as a Record has them
 };
 
 // The hash of a stack: its frames, outermost first, and then whose it is. So stacks with the same callers share a part
@@ -28,6 +28,9 @@ inline std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   return mixed(hash, stack.tid) | 1;
 }
 [[nodiscard]] std::uint64_t hash_of_stack(const Stack& stack);
+
+// Makes the pcs of a backtrace() of this thread frames of a Record. Reads the code at each.
+void mark_interrupted(std::span<std::uint64_t> pcs);
 
 class Stacks {
  public:

@@ -38,7 +38,7 @@ class Region : public testing::Test {
   void TearDown() override { close(file_); }
 
   [[nodiscard]] Stack stack(std::uint32_t tid) const {
-    return {.process = 1, .tgid = 10, .tid = tid, .end = 0, .pcs = pcs_};
+    return {.process = 1, .tgid = 10, .tid = tid, .end = 0, .frames = pcs_};
   }
 
   [[nodiscard]] std::uint32_t find(Stacks& stacks, std::uint32_t tid) const {

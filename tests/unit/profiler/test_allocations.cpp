@@ -73,7 +73,7 @@ TEST_F(SharedRegion, GivesEachNewStackOnce) {
   ASSERT_TRUE(stacks.open(path_.c_str()));
   static const std::uint8_t code[32] = {};  // read as the code at the return addresses
   const std::uint64_t pcs[] = {reinterpret_cast<std::uint64_t>(code), reinterpret_cast<std::uint64_t>(code + 1)};
-  const alloc::Stack stack{.process = 1, .tgid = 5, .tid = 6, .end = WL_END_GUESSED, .shared = false, .pcs = pcs};
+  const alloc::Stack stack{.process = 1, .tgid = 5, .tid = 6, .end = WL_END_GUESSED, .shared = false, .frames = pcs};
   const std::uint32_t place = stacks.find(stack, alloc::hash_of_stack(stack));
   ASSERT_NE(place, 0u);
   const auto events = poll();
