@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(exporter::write_json(*profile, out, type).has_value());
     const auto lines = exporter::thread_lines(*profile, type);
     FUZZ_CHECK(exporter::write_firefox(*profile, lines, type, out).has_value());
-    FUZZ_CHECK(exporter::write_chrome(*profile, lines, out).has_value());
+    FUZZ_CHECK(exporter::write_chrome(*profile, lines, type, out).has_value());
     FUZZ_CHECK(exporter::write_report(*profile, out, {.value = type, .width = 60}).has_value());
     FUZZ_CHECK(!exporter::values_named(*profile, values[i].name).empty());
     for (const auto& label : exporter::label_shares(*profile, type)) FUZZ_CHECK(!label.shares.empty());

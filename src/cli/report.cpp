@@ -38,6 +38,7 @@
 #include "profiler/export/report.h"
 #include "profiler/export/speedscope.h"
 #include "profiler/export/thread_lines.h"
+#include "profiler/export/values.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -89,7 +90,7 @@ Expected<void> write_lines(const ReportArguments& options, const profile::Profil
   const exporter::ThreadLines lines = exporter::thread_lines(profile, value);
   if (const std::string note = note_of(lines); !note.empty()) say("windlass: {}: {}\n", subject, note);
   return options.firefox ? exporter::write_firefox(profile, lines, value, out)
-                         : exporter::write_chrome(profile, lines, out);
+                         : exporter::write_chrome(profile, lines, value, out);
 }
 
 Expected<void> write(const ReportArguments& options, const Chosen& what, TextWriter& out) {
@@ -99,7 +100,12 @@ Expected<void> write(const ReportArguments& options, const Chosen& what, TextWri
                            {.json = options.json, .width = output_width(), .colour = wants_colour()}, out);
   const bool chosen = !options.selection.value.empty();
   if (options.html) return exporter::write_html(profile, out, {.first = value, .file = named_files(options.files)});
-  if (options.folded) return exporter::write_folded(profile, out, value);
+  if (options.folded) {
+    if (!chosen && profile.events.size() > 1)  // the format has no place for it
+      say("windlass: {}: the folded stacks count {} ({}). --value shows other values\n", subject,
+          exporter::value_name(profile, value), unit_of(profile, value));
+    return exporter::write_folded(profile, out, value);
+  }
   if (options.speedscope)  // which shows time where it may choose
     return exporter::write_speedscope(profile, out, chosen ? std::optional(value) : std::nullopt);
   if (options.firefox || options.chrome) return write_lines(options, profile, value, subject, out);

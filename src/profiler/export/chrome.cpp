@@ -6,14 +6,22 @@
 
 #include "base/json_writer.h"
 #include "profiler/export/frames.h"
+#include "profiler/export/values.h"
 
 namespace windlass::exporter {
 namespace {
 
 class ChromeWriter {
  public:
-  ChromeWriter(const profile::Profile& profile, const ThreadLines& lines, TextWriter& out)
-      : profile_(profile), lines_(lines), out_(out), json_(out), frames_(profile), reasons_(profile) {}
+  ChromeWriter(const profile::Profile& profile, const ThreadLines& lines, profile::ValueType type, TextWriter& out)
+      : profile_(profile),
+        lines_(lines),
+        value_(value_name(profile, type)),
+        unit_(unit_of(profile, type)),
+        out_(out),
+        json_(out),
+        frames_(profile),
+        reasons_(profile) {}
 
   Expected<void> write() {
     json_.begin_object();
@@ -48,6 +56,8 @@ class ChromeWriter {
     json_.begin_object();
     json_.member("recorder", "windlass " WINDLASS_VERSION);
     json_.member("start_unix_ns", profile_.start_unix_ns);
+    json_.member("value", value_);
+    json_.member("unit", unit_);
     if (const std::string note = note_of(lines_); !note.empty()) json_.member("note", note);
     for (std::size_t i = 0; i < profile_.comments.size(); ++i)
       json_.member("comment_" + std::to_string(i + 1), profile_.comments[i]);
@@ -82,7 +92,8 @@ class ChromeWriter {
       const Open& slice = open_.back();
       const Frame* frame = slice.waits_for.empty() ? &frames_[slice.frame] : nullptr;
       begin("X", frame != nullptr ? std::string_view(frame->name) : slice.waits_for, thread);
-      json_.member("cat", frame != nullptr ? category(*frame) : "wait");
+      // Waits are there with every value.
+      json_.member("cat", frame != nullptr ? std::string(category(*frame)) + ',' + value_ : "wait");
       json_.member("ts", static_cast<double>(slice.begin) * 1e-3, 3);
       json_.member("dur", static_cast<double>(end - slice.begin) * 1e-3, 3);
       if (frame != nullptr && frame->module < profile_.modules.size()) {
@@ -126,6 +137,7 @@ class ChromeWriter {
 
   const profile::Profile& profile_;
   const ThreadLines& lines_;
+  std::string value_, unit_;
   TextWriter& out_;
   JsonWriter json_;
   Frames frames_;
@@ -136,8 +148,9 @@ class ChromeWriter {
 
 }  // namespace
 
-Expected<void> write_chrome(const profile::Profile& profile, const ThreadLines& lines, TextWriter& out) {
-  return ChromeWriter(profile, lines, out).write();
+Expected<void> write_chrome(const profile::Profile& profile, const ThreadLines& lines, profile::ValueType type,
+                            TextWriter& out) {
+  return ChromeWriter(profile, lines, type, out).write();
 }
 
 }  // namespace windlass::exporter

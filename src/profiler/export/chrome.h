@@ -9,7 +9,8 @@
 
 namespace windlass::exporter {
 
-// `lines`: of this profile.
-[[nodiscard]] Expected<void> write_chrome(const profile::Profile& profile, const ThreadLines& lines, TextWriter& out);
+// `lines`: of this profile and value. A slice's categories are the kind of its code and the value's name.
+[[nodiscard]] Expected<void> write_chrome(const profile::Profile& profile, const ThreadLines& lines,
+                                          profile::ValueType type, TextWriter& out);
 
 }  // namespace windlass::exporter

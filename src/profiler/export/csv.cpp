@@ -4,6 +4,7 @@
 
 #include "base/shown.h"
 #include "profiler/export/call_tree.h"
+#include "profiler/export/values.h"
 
 namespace windlass::exporter {
 
@@ -22,14 +23,15 @@ Expected<void> write_csv(const profile::Profile& profile, TextWriter& out, profi
   Frames frames(profile);
   const CallTree tree(profile, frames, type);
   const std::string unit = csv_cell(unit_of(profile, type));
-  out.text("self,total,unit,function,module,modules,file,line\n");
+  const std::string value = csv_cell(value_name(profile, type));
+  out.text("self,total,unit,function,module,modules,file,line,value\n");
   for (const std::uint32_t id : functions_by_self(frames, tree)) {
     const Frame& frame = frames[id];
     const auto& count = tree.functions()[id];
-    out.text(fmt::format("{},{},{},{},{},{},{},{}\n", count.self, count.total, unit, csv_cell(frame.name),
+    out.text(fmt::format("{},{},{},{},{},{},{},{},{}\n", count.self, count.total, unit, csv_cell(frame.name),
                          frame.modules().empty() ? "" : csv_cell(profile.modules[frame.module].path),
                          frame.modules().size(), csv_cell(frame.file),
-                         frame.line != 0 ? std::to_string(frame.line) : ""));
+                         frame.line != 0 ? std::to_string(frame.line) : "", value));
   }
   return out.finish();
 }

@@ -14,8 +14,8 @@ namespace windlass::exporter {
 // begins with = + - @) gets a ' before it.
 [[nodiscard]] std::string csv_cell(std::string_view text);
 
-// "self,total,unit,function,module,modules,file,line": the functions of write_json(), in its order. `module` is the
-// path of the first of its `modules`, which is a number.
+// "self,total,unit,function,module,modules,file,line,value": the functions of write_json(), in its order. `module` is
+// the path of the first of its `modules`, which is a number. `value` is the name that --value takes, the same in each.
 [[nodiscard]] Expected<void> write_csv(const profile::Profile& profile, TextWriter& out, profile::ValueType type);
 
 }  // namespace windlass::exporter

@@ -200,7 +200,7 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
 Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& out) {
   out.text(
       "function,module,in,unit,self_a,self_b,self_difference,self_p,self_differs,"
-      "total_a,total_b,total_difference,total_p,total_differs\n");
+      "total_a,total_b,total_difference,total_p,total_differs,value\n");
   for (const FunctionDifference& one : difference.functions) {
     out.text(fmt::format("{},{},{},{}", csv_cell(one.name), one.modules.empty() ? "" : csv_cell(one.modules.front()),
                          !one.in_b   ? "a"
@@ -210,7 +210,7 @@ Expected<void> write_diff_csv(const ProfileDifference& difference, TextWriter& o
     for (const auto& numbers : {one.self, one.total})
       out.text(fmt::format(",{},{},{:.6f},{:.6f},{}", numbers.a, numbers.b, numbers.difference, numbers.p,
                            numbers.differs ? 1 : 0));
-    out.text("\n");
+    out.text(fmt::format(",{}\n", csv_cell(difference.value)));
   }
   return out.finish();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace windlass::exporter {
 
@@ -27,6 +28,12 @@ std::vector<NamedValue> named_values(const profile::Profile& profile) {
   for (NamedValue& one : named)
     if (const unsigned number = ++seen[one.name]; number > 1) one.name += "#" + std::to_string(number);
   return named;
+}
+
+std::string value_name(const profile::Profile& profile, profile::ValueType type) {
+  for (NamedValue& one : named_values(profile))
+    if (one.type.event == type.event && one.type.counts == type.counts) return std::move(one.name);
+  return name_of(profile, type);
 }
 
 std::vector<NamedValue> values_named(const profile::Profile& profile, std::string_view name) {

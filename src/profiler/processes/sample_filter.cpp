@@ -142,6 +142,9 @@ class FilterMaker {
       return {};
     }
     const auto named = users_.number_of(user);
+    if (!named && users_.none())  // a container without the file, another mount namespace
+      return std::unexpected(
+          "/etc/passwd names nobody, as seen from here. Way out: the user's number, which id -u prints outside");
     if (!named) return std::unexpected("no user of /etc/passwd. Way out: the number that id -u prints");
     numbers.users.push_back(*named);
     return {};

@@ -28,6 +28,8 @@ class UserNames {
   // Null where the file does not name the user: those of LDAP and the like.
   [[nodiscard]] const User* find(std::uint32_t number);
   [[nodiscard]] std::optional<std::uint32_t> number_of(std::string_view name);
+  // Does the file name nobody, when last read? It is missing, unreadable or empty.
+  [[nodiscard]] bool none() const { return users_.empty(); }
 
  private:
   void read_again();

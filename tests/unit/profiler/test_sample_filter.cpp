@@ -95,6 +95,12 @@ TEST_F(FilterFolder, Users) {
   for (const char* user : {"", "none", "-1", "4294967296", "1x"})
     EXPECT_EQ(error_of({kUser, user}, places),
               fmt::format("--uid {}: no user of /etc/passwd. Way out: the number that id -u prints", user));
+  const FilterPlaces closed{.cgroup_mount = {}, .containers = {.root = root_ + "/none", .stores = {}, .kubelet = {}}};
+  EXPECT_EQ(
+      error_of({kUser, "b"}, closed),
+      "--uid b: /etc/passwd names nobody, as seen from here. Way out: the user's number, which id -u prints outside");
+  const FilterOption number[] = {{kUser, "5"}};
+  EXPECT_EQ(make_filter(number, closed)->wanted.users, std::vector<std::uint32_t>{5});
 }
 
 // A folder of another file system.

@@ -338,6 +338,8 @@ TEST_F(DiffOutputs, Json) {
 
 TEST_F(DiffOutputs, Csv) {
   const std::string text = text_of([&](TextWriter& out) { return write_diff_csv(found_, out); });
+  EXPECT_NE(text.find(",total_differs,value\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(",1,samples\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n'=more,/bin/prog,both,count,1000,1500,0.098960,0.000"), std::string::npos) << text;
   EXPECT_NE(text.find("\n\"fresh,\"\"x\"\"\",/bin/prog,b,count,0,200,"), std::string::npos) << text;
 }

@@ -232,14 +232,14 @@ TEST(Csv, IsExactlyThis) {
   TextWriter out(&text);
   ASSERT_TRUE(write_csv(p, out, {0, true}).has_value());
   EXPECT_EQ(text,
-            "self,total,unit,function,module,modules,file,line\n"
-            "8,8,count,lib.so+0x60,/lib/lib.so,1,,\n"
-            "4,4,count,\"'=cmd(\"\"x\"\"),\\x0a\",/lib/lib.so,1,/src/o.c,9\n"
-            "2,11,count,run(int),/bin/prog,1,,2\n"
-            "1,1,count,leaf,/bin/prog,1,,5\n"
-            "0,15,count,main,/bin/prog,1,,1\n"
-            "0,1,count,inner,/bin/prog,1,,4\n"
-            "0,1,count,outer,/bin/prog,1,,3\n");
+            "self,total,unit,function,module,modules,file,line,value\n"
+            "8,8,count,lib.so+0x60,/lib/lib.so,1,,,samples\n"
+            "4,4,count,\"'=cmd(\"\"x\"\"),\\x0a\",/lib/lib.so,1,/src/o.c,9,samples\n"
+            "2,11,count,run(int),/bin/prog,1,,2,samples\n"
+            "1,1,count,leaf,/bin/prog,1,,5,samples\n"
+            "0,15,count,main,/bin/prog,1,,1,samples\n"
+            "0,1,count,inner,/bin/prog,1,,4,samples\n"
+            "0,1,count,outer,/bin/prog,1,,3,samples\n");
 }
 
 }  // namespace

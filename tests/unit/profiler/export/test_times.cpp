@@ -38,7 +38,7 @@ json firefox(const profile::Profile& p, profile::ValueType type = kSamples) {
   return json::parse(text_of([&](TextWriter& out) { return write_firefox(p, thread_lines(p, type), type, out); }));
 }
 json chrome(const profile::Profile& p, profile::ValueType type = kSamples) {
-  return json::parse(text_of([&](TextWriter& out) { return write_chrome(p, thread_lines(p, type), out); }));
+  return json::parse(text_of([&](TextWriter& out) { return write_chrome(p, thread_lines(p, type), type, out); }));
 }
 Expected<profile::Profile> reread(const profile::Profile& p) {
   const std::string text = text_of([&](TextWriter& out) { return write_pprof(p, out); });
@@ -275,6 +275,8 @@ TEST(Firefox, TimeIsTheWeightOfWaits) {
 
 TEST(Chrome, FramesAreSlices) {
   const json file = chrome(timed_profile());
+  EXPECT_EQ(file["otherData"]["value"], "samples");
+  EXPECT_EQ(file["otherData"]["unit"], "count");
   std::multiset<std::string> slices, names;
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] == "M") {
@@ -287,8 +289,9 @@ TEST(Chrome, FramesAreSlices) {
                   std::to_string(event["ts"].get<int>()) + " " + std::to_string(event["dur"].get<int>()));
   }
   EXPECT_EQ(names, (std::multiset<std::string>{"process_name main", "thread_name main", "thread_name worker"}));
-  EXPECT_EQ(slices, (std::multiset<std::string>{"main user 0 12000", "one user 0 4000", "rest user 4000 6000",
-                                                "futex wait 4000 6000", "two user 10000 2000"}));
+  EXPECT_EQ(slices, (std::multiset<std::string>{"main user,samples 0 12000", "one user,samples 0 4000",
+                                                "rest user,samples 4000 6000", "futex wait 4000 6000",
+                                                "two user,samples 10000 2000"}));
 }
 
 TEST(Chrome, ASliceEndsWhereTheThreadRests) {
@@ -328,7 +331,7 @@ TEST(Lines, NoHostileCharacterInAnyOutput) {
   p.comments.push_back(test::hostile_names().front());
   const ThreadLines lines = thread_lines(p, kSamples);
   for (const std::string& text : {text_of([&](TextWriter& out) { return write_firefox(p, lines, kSamples, out); }),
-                                  text_of([&](TextWriter& out) { return write_chrome(p, lines, out); })}) {
+                                  text_of([&](TextWriter& out) { return write_chrome(p, lines, kSamples, out); })}) {
     EXPECT_EQ(test::forbidden_in(text), "");
     EXPECT_TRUE(json::accept(text));
   }
