@@ -155,6 +155,7 @@ class PageNumbers : public test::PageInBrowser {
     const json header = facts();
     EXPECT_EQ(header["truncated"], truth.head["truncated"]);
     EXPECT_EQ(header["lost"], truth.head["lost"]);
+    EXPECT_NEAR(header.value("duration", 0.0), truth.head["duration_ns"].get<double>() / 1e9, 1e-6);
     EXPECT_EQ(browser_->value("answer.summary.samples"), truth.head["samples"]);
     EXPECT_EQ(browser_->value("answer.summary.chained"), truth.head["chained"]);
     const json legend = browser_->value(
@@ -295,6 +296,14 @@ TEST_F(PageNumbers, OfATimeAreThoseOfFromAndTo) {
   EXPECT_EQ(browser_->text("location.hash"), "#from=1&to=2");
   act("moveRange(1, false)");
   EXPECT_EQ(browser_->text("location.hash"), "#from=1.1&to=2.1");
+  // The choice is a part of all samples.
+  open("#from=0&to=5");
+  const auto of = browser_->value("[answer.summary.samples, answer.summary.whole]");
+  EXPECT_EQ(of[1], JsonNumbers(events, shown_by_default(events)).head["samples"]);
+  EXPECT_LT(of[0], of[1]);
+  const std::string share = browser_->text("share(answer.summary.samples, answer.summary.whole)");
+  EXPECT_NE(text_of("notes").find("All numbers are of 0 s to 5 s: " + share + " of "), std::string::npos)
+      << text_of("notes");
 }
 
 TEST_F(PageNumbers, OfLabelsAreThoseOfOnly) {

@@ -182,7 +182,7 @@ function fact(name, text, n, className) {
   $("facts").append(row);
 }
 function showHeader() {
-  const { samples, truncated, chained, all, ends, labels } = answer.summary;
+  const { samples, truncated, chained, whole: everything, ends, labels } = answer.summary;
   $("facts").replaceChildren();
   $("notes").replaceChildren();
   const title = document.querySelector("h1");
@@ -199,14 +199,15 @@ function showHeader() {
   if (names.ends_known) fact("truncated", plain(truncated), truncated, truncated ? grade(truncated) : "");
   fact("lost", count(names.lost), names.lost, names.lost ? grade(names.lost) : "");
   if (value.hz) fact("frequency", Math.round(value.hz) + " Hz", value.hz);
-  if (names.seconds) fact("duration", names.seconds.toFixed(1) + " s", names.seconds);
+  const seconds = state.from >= 0 ? Math.min((state.to - state.from) / 1e9, names.seconds) : names.seconds;
+  if (seconds) fact("duration", seconds.toFixed(1) + " s", seconds);
   if (value.hz && samples) fact(value.event === "cpu" ? "CPU time" : value.event, (samples / value.hz).toFixed(1) + " s", samples / value.hz);
   const notes = names.comments.slice(), chosen = [];
   if (state.process >= 0) chosen.push(names.processes[state.process]);
   if (state.thread >= 0) chosen.push((names.grouped ? "group " : "thread ") + nameOf(state.thread));
   if (state.from >= 0) chosen.push(`${secondsOf(state.from)} s to ${secondsOf(state.to)} s`);
   for (const [key, text] of state.labels) chosen.push(`${key}=${text}`);
-  if (chosen.length) notes.unshift(`All numbers are of ${chosen.join(", ")}: ${share(samples, all)} of ${amount(all)}.`);
+  if (chosen.length) notes.unshift(`All numbers are of ${chosen.join(", ")}: ${share(samples, everything)} of ${amount(everything)}.`);
   for (const [key, shares, more, without] of labels) {
     notes.push(labelNote(key, shares, more, without));
   }

@@ -63,12 +63,15 @@ function summed(self) {
 }
 
 // The samples of one value, of one process or all, of one thread's name or all (-1: all), with all labels, of a time.
+// `whole` is of the value; `all` of its labels and time.
 function choose({ value, process, thread, labels, from, to }) {
   const factors = names.values[value].factors, wanted = wantedSets(labels), counted = from >= 0 && moments ? narrowed(from, to) : table;
-  const chosen = { samples: 0, truncated: 0, chained: 0, all: 0, byEnd: new Map(), byModule: new Map(), bySet: new Map(), byProcess: new Map(), byThread: new Map() };
+  const chosen = { samples: 0, truncated: 0, chained: 0, whole: 0, all: 0, byEnd: new Map(), byModule: new Map(), bySet: new Map(), byProcess: new Map(), byThread: new Map() };
   const weights = chosen.weights = new Float64Array(table.entries), self = new Float64Array(table.nodes);
   for (let i = 0; i < table.entries; i++) {
-    const [ofCount, ofValue] = factors[table.event[i]], weight = counted.count[i] * ofCount + counted.value[i] * ofValue;
+    const [ofCount, ofValue] = factors[table.event[i]];
+    chosen.whole += table.count[i] * ofCount + table.value[i] * ofValue;
+    const weight = counted.count[i] * ofCount + counted.value[i] * ofValue;
     if (weight === 0 || (wanted && !wanted[table.labels[i]])) continue;
     const node = table.node[i];
     chosen.all += weight;
@@ -123,9 +126,9 @@ function labelShares(chosen) {
   return all.sort((a, b) => a[3] - b[3]).slice(0, LABELS);
 }
 function summary(chosen) {
-  const { samples, truncated, chained, all } = chosen;
+  const { samples, truncated, chained, whole, all } = chosen;
   const ends = descending(chosen.byEnd).filter(([end]) => names.ends[end][1]).map(([end, n]) => [names.ends[end][0], n]);
-  return { samples, truncated, chained, all, ends, labels: labelShares(chosen), modules: descending(chosen.byModule),
+  return { samples, truncated, chained, whole, all, ends, labels: labelShares(chosen), modules: descending(chosen.byModule),
            processes: descending(chosen.byProcess), threads: descending(chosen.byThread) };
 }
 
