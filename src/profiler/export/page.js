@@ -310,6 +310,7 @@ function tableOf(caption, heads, entries) {
       if (n !== undefined) cell.dataset.n = n;
       if (change) cell.classList.add(change);
       else if (n !== undefined) cell.title = amount(n);
+      if (heads[i][0] === "function" && id >= 0) cell.frame = id;
       row.append(cell);
     });
     if (isCode(id)) {
@@ -331,11 +332,17 @@ function sorter(text, by) {
   button.addEventListener("click", () => { order = by; ask(); });
   return button;
 }
-// The end of a name tells functions apart, and cells cut theirs.
-const cellName = (id) => {
-  const name = names.frames[id];
-  return shortened(name.name, Math.max(24, Math.floor(Math.min(1400, innerWidth) / (names.diff ? 50 : 22))), name.plain);
-};
+// The end of a name tells functions apart, and cells cut theirs: fitNames() leaves out the middle instead.
+const cellName = (id, width = 120) => shortened(names.frames[id].name, width, names.frames[id].plain);
+function fitNames() {
+  const cells = [...$("functions").querySelectorAll("td")].filter((cell) => cell.frame >= 0);
+  for (let round = 0; round < 5; ++round) {
+    const wide = cells.filter((cell) => cell.scrollWidth > cell.clientWidth && cell.clientWidth > 0);
+    const widths = wide.map((cell) => Math.floor(cell.textContent.length * cell.clientWidth / cell.scrollWidth) - round);
+    wide.forEach((cell, i) => { cell.textContent = cellName(cell.frame, Math.max(4, widths[i])); });
+    if (!wide.length) return;
+  }
+}
 function showFunctions() {
   $("list").replaceChildren(names.diff ? showDifferenceTable() : functionTable());
   if (answer.more) {
@@ -344,6 +351,7 @@ function showFunctions() {
     $("list").append(more);
   }
   showChosen();
+  fitNames();
 }
 function functionTable() {
   const entries = answer.rows.map(([id, self, total]) =>

@@ -156,15 +156,24 @@ class ReportWriter {
     const auto order = functions_by_self(frames_, tree_, options_.functions);
     const auto& counts = tree_.functions();
     const std::size_t shown = std::min(options_.functions, order.size());
-    const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
-    const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
+    // A narrow terminal has no room for weights and modules beside names.
+    constexpr std::size_t kNarrow = 70;
+    const bool wide = options_.width >= kNarrow;
+    const std::size_t module_width = wide ? std::clamp<std::size_t>(options_.width / 5, 10, 24) : 0;
+    const std::size_t fixed = wide ? 8 + 9 + 11 + module_width + 4 : 8 + 9 + 2;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
-    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL {:>10}  {:{}}  {}", heading(),
-                                                                "FUNCTION", name_width, "MODULE"))));
+    const std::string weights = wide ? fmt::format(" {:>10}", heading()) : "";
+    const std::string modules = wide ? fmt::format("{:{}}  MODULE", "FUNCTION", name_width) : "FUNCTION";
+    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL{}  {}", weights, modules))));
     for (std::size_t i = 0; i < shown; ++i) {
       const Frame& frame = frames_[order[i]];
       const auto& count = counts[order[i]];
       const std::string name = shorten_name(frame.name, name_width);
+      if (!wide) {
+        out_.text(
+            fmt::format("{}  {}  {}\n", percent(count.self), percent(count.total), coloured(colour_of(frame), name)));
+        continue;
+      }
       const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
       const std::string module = shorten_name(module_text(profile_, frame), module_width);
       out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),

@@ -192,6 +192,22 @@ TEST(Report, FitsTheWidth) {
     }
 }
 
+// A terminal of 50 columns shows names, and not only their ends.
+TEST(Report, LeavesOutOtherColumnsBeforeNames) {
+  auto p = testing::synthetic_profile();
+  const std::string name = "Parser<int>::find_next_token";
+  for (auto& function : p.functions) function.name = name;
+  for (const unsigned width : {50u, 70u}) {
+    const auto lines = lines_of(report(p, {.width = width}));
+    const auto head = std::ranges::find_if(lines, [](const auto& line) { return line.starts_with("   SELF"); });
+    ASSERT_LT(std::next(head), lines.end());
+    EXPECT_EQ(head->ends_with("MODULE"), width == 70) << *head;
+    if (width == 50) {
+      EXPECT_TRUE(std::next(head)->ends_with("  " + name)) << *std::next(head);
+    }
+  }
+}
+
 TEST(Report, SaysWhatWasTruncatedAndUsesColourOnlyIfAsked) {
   const auto p = testing::synthetic_profile({.truncated = 0.1});
   const auto plain = report(p, {.width = 100});
