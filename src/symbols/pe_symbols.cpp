@@ -79,7 +79,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module, co
     if (!path.starts_with('/')) continue;
     auto file = MappedFile::open(path);
     if (!file) continue;
-    if (std::memcmp(file->bytes().data(), ELFMAG, std::min<std::size_t>(file->bytes().size(), SELFMAG)) == 0) break;
+    if (file->bytes().size() < SELFMAG || std::memcmp(file->bytes().data(), ELFMAG, SELFMAG) == 0) break;
     auto image = image::PeImage::parse(file->bytes());
     // Without an identity only the descriptor that was kept is certain.
     if (!image || image->build_id() != module.build_id) continue;

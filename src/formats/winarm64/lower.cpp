@@ -181,8 +181,8 @@ void RowEvaluator::flush() {
 // runs through those of the prologue again.
 const SymbolicFrame* RowEvaluator::frame_at(std::uint32_t index) {
   MemoKey key;
-  key.size = static_cast<std::uint32_t>(std::min<std::uint64_t>(codes_.size() - index, sizeof key.codes));
-  std::memcpy(key.codes, codes_.data() + index, key.size);
+  key.size = static_cast<std::uint32_t>(std::min<std::uint64_t>(codes_.size() - index, sizeof key.codes + 1));
+  std::memcpy(key.codes, codes_.data() + index, std::min<std::size_t>(key.size, sizeof key.codes));
   std::uint64_t hash = key.size;
   for (const std::uint64_t word : key.codes) hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
   Memo& memo = memos_[hash >> 32 & (kMemos - 1)];
@@ -195,7 +195,7 @@ const SymbolicFrame* RowEvaluator::frame_at(std::uint32_t index) {
     (*report_)(behind.error());
     return nullptr;
   }
-  if (*behind - index <= key.size) memo.key = key;  // else more than the key counts
+  if (*behind - index <= sizeof key.codes) memo.key = key;  // else more than the key counts
   return &memo.frame;
 }
 

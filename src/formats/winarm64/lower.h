@@ -96,7 +96,7 @@ class RowEvaluator {
   // Frames by their first codes, whatever the function: enough codes for nearly all frames.
   struct MemoKey {
     std::uint64_t codes[4] = {};
-    std::uint32_t size = 0;  // in bytes; 0: none
+    std::uint32_t size = 0;  // in bytes; 0: none; 33: `codes` and others behind them
     bool operator==(const MemoKey&) const = default;
   };
   struct Memo {

@@ -371,9 +371,9 @@ TEST_F(WinX64Exec, HostileInformation) {
   UnwindInfoBytes spare;
   spare.slots = {slot(0, 7, 0), 0, 0};
   builder.entry(code + 2, code + 3, info(spare));
-  UnwindInfoBytes third;
-  third.version = 3;
-  builder.entry(code + 3, code + 4, info(third));
+  UnwindInfoBytes unknown;
+  unknown.version = 4;
+  builder.entry(code + 3, code + 4, info(unknown));
   builder.entry(code + 4, code + 5, 0x7fff'0001);  // indirect, to nowhere
   stack.words = {{kSp, 1}};
   EXPECT_EQ(run(code).error().code, ErrorCode::kLimit);
