@@ -4,8 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "profiler/export/children.h"
-#include "profiler/export/stack_nodes.h"
+#include "profiler/export/tree_maker.h"
 
 namespace windlass::exporter {
 
@@ -31,93 +30,8 @@ Totals totals_of(const profile::Profile& profile, profile::ValueType type) {
   return totals;
 }
 
-// Finds or adds the nodes of samples. Samples that share a node of their stacks, and what stands above the stack, share
-// the nodes of the tree, too. So each node of the stacks is followed once.
-class CallTree::Maker {
- public:
-  Maker(std::vector<TreeNode>& nodes, const profile::Profile& profile, Frames& frames)
-      : nodes_(nodes), frames_(frames), stacks_(profile), made_(stacks_.nodes().size()) {
-    nodes_.reserve(made_.size());
-    nodes_.emplace_back();
-  }
-
-  // `number`: of the sample.
-  std::uint32_t node_of(std::size_t number, const Sample& sample) {
-    frames_.begin_path(sample, path_);
-    std::uint32_t above = 0;
-    for (const std::uint32_t frame : path_) above = child_of(above, frame);
-    stack_.clear();
-    std::uint32_t node = above;
-    for (std::uint32_t at = stacks_.of(number); at != 0; at = stacks_.nodes()[at].caller) {
-      const std::uint32_t known = made_of(above, at);
-      if (known != kNone) {
-        node = known;
-        break;
-      }
-      stack_.push_back(at);
-    }
-    for (auto at = stack_.rbegin(); at != stack_.rend(); ++at) {
-      const auto ids = frames_.of_location(stacks_.nodes()[*at].location);
-      for (auto frame = ids.rbegin(); frame != ids.rend(); ++frame) node = child_of(node, *frame);
-      add_made({above, *at, node});
-    }
-    return node;
-  }
-  // What the samples behind this one need is scattered over memory.
-  void prefetch(std::size_t number, std::size_t samples) const {
-    constexpr std::size_t kAhead = 8;
-    if (samples - number <= 2 * kAhead) return;
-    __builtin_prefetch(&made_[stacks_.of(number + 2 * kAhead)]);
-    if (const Made& made = made_[stacks_.of(number + kAhead)]; made.above != kNone)
-      __builtin_prefetch(&nodes_[made.node].self);
-  }
-
- private:
-  // The node of the tree that a node of the stacks has below `above`.
-  struct Made {
-    std::uint32_t above = kNone, stack = 0, node = 0;
-  };
-  std::uint32_t child_of(std::uint32_t parent, std::uint32_t frame) {
-    const auto key_of = [this](std::uint32_t node) { return Children::Key{nodes_[node].parent, nodes_[node].frame}; };
-    const std::uint32_t known = children_.find({parent, frame}, key_of);
-    if (known != kNone) return known;
-    const auto child = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({.frame = frame, .parent = parent, .next_sibling = nodes_[parent].first_child});
-    nodes_[parent].first_child = child;
-    children_.add(child, key_of);
-    return child;
-  }
-  // Most stacks stand below one thread's name.
-  [[nodiscard]] std::uint32_t made_of(std::uint32_t above, std::uint32_t stack) const {
-    if (made_[stack].above == above) return made_[stack].node;
-    const std::uint32_t other = others_.find(mix_hash(above, stack), [&](std::uint32_t number) {
-      return more_[number].above == above && more_[number].stack == stack;
-    });
-    return other != kNone ? more_[other].node : kNone;
-  }
-  void add_made(const Made& made) {
-    if (made_[made.stack].above == kNone) {
-      made_[made.stack] = made;
-      return;
-    }
-    more_.push_back(made);
-    others_.add(static_cast<std::uint32_t>(more_.size() - 1),
-                [&](std::uint32_t number) { return mix_hash(more_[number].above, more_[number].stack); });
-  }
-
-  std::vector<TreeNode>& nodes_;
-  Frames& frames_;
-  const StackNodes stacks_;
-  Children children_;
-  std::vector<Made> made_;  // of each node of the stacks: the first one
-  std::vector<Made> more_;
-  HashSlots others_;                  // of more_
-  std::vector<std::uint32_t> path_;   // above the stack at hand
-  std::vector<std::uint32_t> stack_;  // its nodes that are new, from the innermost one
-};
-
 CallTree::CallTree(const profile::Profile& profile, Frames& frames, profile::ValueType type, std::uint32_t pid) {
-  Maker maker(nodes_, profile, frames);
+  TreeMaker maker(nodes_, profile, frames);
   for (std::size_t i = 0; i < profile.samples.size(); ++i) {
     maker.prefetch(i, profile.samples.size());
     const Sample& sample = profile.samples[i];

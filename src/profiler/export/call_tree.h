@@ -53,7 +53,6 @@ class CallTree {
   [[nodiscard]] const std::vector<FunctionCount>& functions() const { return functions_; }
 
  private:
-  class Maker;
   void add_totals_and_sort(const Frames& frames);
   void count_functions(std::size_t frames);
 

@@ -50,57 +50,67 @@ std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
 }
 }  // namespace
 
-Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes) {
-  const auto no_memory = [] {
-    return fail(ErrorCode::kSystem, "cannot start decompression (out of memory)", 0, ENOMEM);
-  };
-  z_stream stream{};
-  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return no_memory();
-  struct End {
-    z_stream* stream;
-    ~End() { inflateEnd(stream); }
-  } end{&stream};
+GzipReader::GzipReader(ByteView bytes, std::uint64_t max_bytes) : bytes_(bytes), max_bytes_(max_bytes) {
+  ready_ = inflateInit2(&stream_, kGzipWindow) == Z_OK;
+  if (!ready_) error_ = Error{ErrorCode::kSystem, "cannot start decompression (out of memory)", 0, ENOMEM};
+}
 
-  PageBuffer result;
-  if (!result.reserve(expected_size(bytes, max_bytes))) return no_memory();
-  std::size_t used = 0, taken = 0;
-  for (;;) {
-    if (used == result.capacity() && !result.reserve(std::min(used * 2, static_cast<std::size_t>(max_bytes) + 1)))
-      return no_memory();
-    stream.next_in = const_cast<Bytef*>(bytes.u8() + taken);
-    stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size() - taken, 1u << 30));
-    stream.next_out = reinterpret_cast<Bytef*>(result.data() + used);
-    stream.avail_out = static_cast<uInt>(std::min<std::size_t>(result.capacity() - used, 1u << 30));
-    const uInt in_before = stream.avail_in, out_before = stream.avail_out;
-    const int status = inflate(&stream, Z_NO_FLUSH);
-    taken += in_before - stream.avail_in;
-    used += out_before - stream.avail_out;
-    if (used > max_bytes)
-      return fail(ErrorCode::kLimit, "uncompressed profile is larger than the limit", taken, max_bytes);
-    if (status == Z_STREAM_END) {
-      if (taken == bytes.size() || !is_gzip(*bytes.sub(taken, bytes.size() - taken))) break;  // trailing bytes: ignored
-      inflateReset(&stream);
-    } else if (status == Z_BUF_ERROR || (status == Z_OK && taken == bytes.size() && stream.avail_out != 0)) {
-      return fail(ErrorCode::kTruncated, "compressed profile ends early", taken);
-    } else if (status != Z_OK) {
-      return fail(ErrorCode::kMalformed, "compressed profile is damaged", taken);
-    }
+GzipReader::~GzipReader() {
+  if (ready_) inflateEnd(&stream_);
+}
+
+std::size_t GzipReader::step(std::span<std::byte> to) {
+  stream_.next_in = const_cast<Bytef*>(bytes_.u8() + taken_);
+  stream_.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes_.size() - taken_, 1u << 30));
+  stream_.next_out = reinterpret_cast<Bytef*>(to.data());
+  stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(to.size(), 1u << 30));
+  const uInt in_before = stream_.avail_in, out_before = stream_.avail_out;
+  const int status = inflate(&stream_, Z_NO_FLUSH);
+  taken_ += in_before - stream_.avail_in;
+  const std::size_t made = out_before - stream_.avail_out;
+  made_ += made;
+  if (made_ > max_bytes_) {
+    error_ = Error{ErrorCode::kLimit, "uncompressed profile is larger than the limit", taken_, max_bytes_};
+  } else if (status == Z_STREAM_END) {
+    ended_ = taken_ == bytes_.size() || !is_gzip(*bytes_.sub(taken_, bytes_.size() - taken_));
+    if (!ended_) inflateReset(&stream_);
+  } else if (status == Z_BUF_ERROR || (status == Z_OK && taken_ == bytes_.size() && stream_.avail_out != 0)) {
+    error_ = Error{ErrorCode::kTruncated, "compressed profile ends early", taken_, 0};
+  } else if (status != Z_OK) {
+    error_ = Error{ErrorCode::kMalformed, "compressed profile is damaged", taken_, 0};
   }
-  result.set_size(used);
-  return result;
+  return made;
+}
+
+Expected<std::size_t> GzipReader::read(std::span<std::byte> to) {
+  std::size_t used = 0;
+  while (used < to.size() && !ended_ && !error_) used += step(to.subspan(used));
+  if (error_ && (used == 0 || error_->code == ErrorCode::kLimit)) return Failure(*error_);
+  return used;
+}
+
+Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes) {
+  GzipReader reader(bytes, max_bytes);
+  PageBuffer result;
+  std::size_t capacity = expected_size(bytes, max_bytes);
+  for (std::size_t used = 0;;) {
+    if (!result.reserve(capacity))
+      return fail(ErrorCode::kSystem, "cannot start decompression (out of memory)", 0, ENOMEM);
+    const auto got = reader.read({result.data() + used, result.capacity() - used});
+    if (!got) return Failure(got.error());
+    if (*got == 0) {
+      result.set_size(used);
+      return result;
+    }
+    used += *got;
+    if (used == result.capacity()) capacity = std::min(used * 2, static_cast<std::size_t>(max_bytes) + 1);
+  }
 }
 
 std::string gunzip_head(ByteView bytes, std::size_t most) {
   std::string head(most, '\0');
-  z_stream stream{};
-  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return {};
-  stream.next_in = const_cast<Bytef*>(bytes.u8());
-  stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), 1u << 30));
-  stream.next_out = reinterpret_cast<Bytef*>(head.data());
-  stream.avail_out = static_cast<uInt>(most);
-  (void)inflate(&stream, Z_SYNC_FLUSH);
-  head.resize(most - stream.avail_out);
-  inflateEnd(&stream);
+  GzipReader reader(bytes, most);
+  head.resize(reader.read(std::as_writable_bytes(std::span(head))).value_or(0));
   return head;
 }
 

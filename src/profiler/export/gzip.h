@@ -3,6 +3,10 @@
 
 #include <zlib.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,10 +38,35 @@ class GzipWriter {
 };
 
 [[nodiscard]] bool is_gzip(ByteView bytes);
-// All members of a gzip file (RFC 1952 allows several); kLimit past `max_bytes`, kMalformed or kTruncated naming the
-// offset in the compressed bytes.
+
+// What a gzip file holds, in order: all members (RFC 1952 allows several). Bytes behind the last one are ignored, as
+// gzip does. Of one thread; reads `bytes` while it lives. Takes zlib's 40 KiB.
+class GzipReader {
+ public:
+  GzipReader(ByteView bytes, std::uint64_t max_bytes);
+  ~GzipReader();
+  GzipReader(const GzipReader&) = delete;
+  GzipReader& operator=(const GzipReader&) = delete;
+
+  // The next bytes: as many as `to` has room for, fewer before the end or an error, 0 at the end. kLimit past
+  // `max_bytes` in all; kMalformed or kTruncated naming the offset in the compressed bytes.
+  [[nodiscard]] Expected<std::size_t> read(std::span<std::byte> to);
+
+ private:
+  [[nodiscard]] std::size_t step(std::span<std::byte> to);
+
+  ByteView bytes_;
+  std::uint64_t max_bytes_;
+  z_stream stream_{};
+  std::size_t taken_ = 0;
+  std::uint64_t made_ = 0;
+  bool ready_ = false, ended_ = false;
+  std::optional<Error> error_;
+};
+
+// The whole content. Errors: those of GzipReader.
 [[nodiscard]] Expected<PageBuffer> gunzip(ByteView bytes, std::uint64_t max_bytes);
-// The first `most` bytes of what a gzip file holds; fewer if it ends, or is damaged.
+// The first `most` bytes of the content; fewer if the file ends, or is damaged.
 [[nodiscard]] std::string gunzip_head(ByteView bytes, std::size_t most);
 
 }  // namespace windlass::exporter

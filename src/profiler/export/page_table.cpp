@@ -1,12 +1,12 @@
 #include "profiler/export/page_table.h"
 
 #include <algorithm>
-#include <span>
+#include <functional>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/leb128.h"
-#include "profiler/export/stacks.h"
+#include "profiler/export/tree_maker.h"
 
 namespace windlass::exporter {
 
@@ -23,116 +23,62 @@ struct PageEntry {
   [[nodiscard]] auto key() const { return std::tie(node, process, event, labels, end, certainty, module, line); }
 };
 
-// The distinct stacks in lexicographical order, so that each begins with what it shares with the one before.
+// The tree of the samples' stacks in preorder, children in the order of their frames.
 class PageStacks {
  public:
   PageStacks(const profile::Profile& profile, Frames& frames) {
-    const StackNodes nodes(profile);
-    DistinctStacks distinct(profile, nodes, {});
+    TreeMaker maker(tree_, profile, frames);
     of_sample_.reserve(profile.samples.size());
-    for (const Sample& sample : profile.samples) of_sample_.push_back(distinct.add(sample, 1));
-    std::vector<std::uint32_t> path;
-    constexpr std::size_t kMostRoots = 3;  // a group, the thread's name, "[truncated]"
-    std::size_t most = 0;
-    for (const auto& stack : distinct.stacks()) {
-      most += kMostRoots;
-      for (const std::uint32_t location : stack.sample->locations) most += frames.of_location(location).size();
+    for (std::size_t i = 0; i < profile.samples.size(); ++i) {
+      maker.prefetch(i, profile.samples.size());
+      of_sample_.push_back(maker.node_of(i, profile.samples[i]));
     }
-    pool_.reserve(most);
-    for (const auto& stack : distinct.stacks()) {
-      frames.path_of(*stack.sample, path);
-      begins_.push_back(pool_.size());
-      pool_.insert(pool_.end(), path.begin(), path.end());
-    }
-    begins_.push_back(pool_.size());
   }
 
   // Writes the nodes' columns. Returns how many nodes there are.
   std::uint32_t write_nodes(PageTable& table, std::size_t frame_count) {
-    nodes_.resize(begins_.size() - 1);
-    std::vector<std::uint32_t> numbers(frame_count, kNone);
+    numbers_.resize(tree_.size());
+    std::vector<std::uint32_t> of_frame(frame_count, kNone);
     std::string frames;
     std::uint32_t node = 0;
     std::size_t depth = 0;  // of the last node
-    std::span<const std::uint32_t> before;
-    for (const Key& key : sorted()) {
-      const std::uint32_t stack = key.stack;
-      const auto now = path(stack);
-      const auto differs = std::ranges::mismatch(before, now).in2;
-      for (auto frame = differs; frame != now.end(); ++frame) {
-        const auto parent_depth = static_cast<std::size_t>(frame - now.begin());
-        put_uleb128(table.bytes, depth - parent_depth);
-        depth = parent_depth + 1;
-        ++node;
-        std::uint32_t& number = numbers[*frame];
-        const auto next = static_cast<std::uint32_t>(table.frames.size());
-        put_uleb128(frames, number == kNone ? 0 : next - number);
-        if (number != kNone) continue;
+    struct Todo {
+      std::uint32_t node, parent_depth;
+    };
+    std::vector<Todo> todo;
+    std::vector<std::uint32_t> children;
+    const auto add_children = [&](std::uint32_t of, std::uint32_t at) {
+      children.clear();
+      for (auto child = tree_[of].first_child; child != kNone; child = tree_[child].next_sibling)
+        children.push_back(child);
+      if (children.size() > 1)
+        std::ranges::sort(children, std::ranges::greater(), [&](std::uint32_t one) { return tree_[one].frame; });
+      for (const std::uint32_t child : children) todo.push_back({child, at});
+    };
+    for (add_children(0, 0); !todo.empty();) {
+      const auto [at, parent_depth] = todo.back();
+      todo.pop_back();
+      put_uleb128(table.bytes, depth - parent_depth);
+      depth = parent_depth + 1;
+      numbers_[at] = ++node;
+      std::uint32_t& number = of_frame[tree_[at].frame];
+      const auto next = static_cast<std::uint32_t>(table.frames.size());
+      put_uleb128(frames, number == kNone ? 0 : next - number);
+      if (number == kNone) {
         number = next;
-        table.frames.push_back(*frame);
+        table.frames.push_back(tree_[at].frame);
       }
-      nodes_[stack] = node;  // stacks of different locations can be of the same frames
-      before = now;
+      add_children(at, parent_depth + 1);
     }
     table.bytes += frames;
     return node;
   }
-  [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return nodes_[of_sample_[sample]]; }
+  [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return numbers_[of_sample_[sample]]; }
 
  private:
-  struct Key {
-    std::uint32_t stack;
-    std::uint32_t frame;  // at the depth that is sorted by, + 1; 0 behind the end
-    const std::uint32_t *path, *path_end;
-  };
-  // Branch by branch, so that frames which many stacks share are read once, and not at each comparison. Few stacks stay
-  // in the cache.
-  static constexpr std::size_t kFew = 64;
-  [[nodiscard]] std::vector<Key> sorted() const {
-    struct Group {
-      std::size_t begin, end, depth;  // keys that agree up to the depth
-    };
-    std::vector<Key> keys;
-    for (std::uint32_t stack = 0; stack + 1 < begins_.size(); ++stack)
-      keys.push_back({stack, 0, pool_.data() + begins_[stack], pool_.data() + begins_[stack + 1]});
-    std::vector<Group> todo{{0, keys.size(), 0}};
-    while (!todo.empty()) {
-      const Group group = todo.back();
-      todo.pop_back();
-      const auto here = std::span(keys).subspan(group.begin, group.end - group.begin);
-      if (here.size() <= kFew) {
-        std::ranges::sort(here, std::ranges::lexicographical_compare,
-                          [&](const Key& key) { return std::span(key.path + group.depth, key.path_end); });
-        continue;
-      }
-      const std::size_t branch = common_depth(here, group.depth);
-      for (Key& key : here) key.frame = key.path + branch == key.path_end ? 0 : key.path[branch] + 1;
-      std::ranges::stable_sort(here, {}, &Key::frame);  // so that paths are read in the order of their places
-      for (std::size_t begin = 0, end = 0; begin < here.size(); begin = end) {
-        while (end < here.size() && here[end].frame == here[begin].frame) ++end;
-        if (end - begin > 1 && here[begin].frame != 0)
-          todo.push_back({group.begin + begin, group.begin + end, branch + 1});
-      }
-    }
-    return keys;
-  }
-  // Up to which depth all agree, who do so up to `depth`.
-  [[nodiscard]] static std::size_t common_depth(std::span<const Key> keys, std::size_t depth) {
-    const std::uint32_t *const from = keys.front().path + depth, *to = keys.front().path_end;
-    constexpr std::size_t kAhead = 8;  // each path is somewhere else in memory
-    for (std::size_t i = 1; i < keys.size(); ++i) {
-      if (i + kAhead < keys.size()) __builtin_prefetch(keys[i + kAhead].path + depth);
-      to = std::mismatch(from, to, keys[i].path + depth, keys[i].path_end).first;
-    }
-    return depth + static_cast<std::size_t>(to - from);
-  }
-  [[nodiscard]] std::span<const std::uint32_t> path(std::uint32_t stack) const {
-    return {pool_.data() + begins_[stack], begins_[stack + 1] - begins_[stack]};
-  }
-  std::vector<std::uint32_t> of_sample_;  // -> distinct stack
-  std::vector<std::uint32_t> pool_;       // the stacks' frames, root first
-  std::vector<std::size_t> begins_;       // of each stack in the pool, then the pool's end
-  std::vector<std::uint32_t> nodes_;      // of each stack: where it ends
+  std::vector<TreeNode> tree_;
+  std::vector<std::uint32_t> of_sample_;  // its node of the tree
+  std::vector<std::uint32_t> numbers_;    // of each node of the tree: its place in preorder
 };
 
 // `entry_of`: where each sample is then.

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/text_writer.h"
-#include "profiler/export/page_buffer.h"
 #include "profiler/profile/profile.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -33,16 +32,15 @@ namespace windlass::exporter {
 
 struct PprofLimits {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;   // uncompressed
-  std::uint64_t max_items = std::uint64_t{1} << 28;   // of about 4 bytes of memory: messages and indexes, all kinds
-  std::uint64_t max_frames = std::uint64_t{1} << 27;  // of all stacks together, with inlined calls
+  std::uint64_t max_items = std::uint64_t{1} << 28;   // of about 4 bytes of memory: all kinds of messages, callers of
+                                                      // different stacks
+  std::uint64_t max_frames = std::uint64_t{1} << 28;  // of the stacks of all samples, with inlined calls
 };
 
 // Compressed or not. Also reads other programs' profiles: a value of the unit "count" and the value behind it are one
 // event, a value without a count before it is one by itself. A sample with values of several events becomes several.
 // Labels with numbers, but for pid and tid, are left out. An error names the byte offset in the uncompressed message.
 [[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
-// Of an uncompressed message, whose memory is given back as it is read.
-[[nodiscard]] Expected<profile::Profile> read_pprof_message(PageBuffer message, const PprofLimits& limits = {});
 // "-" is standard input.
 [[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});
 

@@ -11,10 +11,12 @@
 
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
+#include "profiler/export/gzip_ahead.h"
 #include "profiler/export/id_map.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
 #include "profiler/export/pprof_labels.h"
+#include "profiler/export/pprof_split.h"
 #include "profiler/export/pprof_stacks.h"
 #include "profiler/export/pprof_wire.h"
 
@@ -27,25 +29,21 @@ using protozero::pbf_reader;
 
 class PprofReader {
  public:
-  PprofReader(ByteView bytes, const PprofLimits& limits) : bytes_(bytes), limits_(limits) {}
-  // Gives the bytes of samples back as it reads them.
-  PprofReader(PageBuffer& message, const PprofLimits& limits)
-      : bytes_(message.bytes()), limits_(limits), message_(&message) {}
+  explicit PprofReader(const PprofLimits& limits) : limits_(limits), split_(stacks_, limits.max_items) {}
 
-  Expected<profile::Profile> read() {
+  // `next`: the next bytes of the message, none at its end.
+  template <typename Next>
+  Expected<profile::Profile> read(Next next) {
     try {
-      // Samples refer to locations, locations to functions and mappings, all to strings, in any order in the file.
-      Fields all{.begin = 0, .end = bytes_.size()};
-      for_each(all, &PprofReader::read_string_or_count);
-      for_each(rest_, &PprofReader::read_mapping_function_or_type);
-      make_events();
-      profile_.locations.reserve(std::min(location_fields_.number, kMostReserved));
-      frames_in_.reserve(std::min(location_fields_.number, kMostReserved));
-      for_each(location_fields_, &PprofReader::read_location_field);
-      profile_.samples.reserve(std::min(sample_fields_.number, kMostReserved));
-      stacks_.expect(sample_fields_.number);
-      given_back_ = sample_fields_.begin;
-      for_each(sample_fields_, &PprofReader::read_sample_field);
+      for (;;) {
+        const Expected<ByteView> piece = next();
+        if (!piece) return Failure(piece.error());
+        if (piece->empty() || split_.is_full()) break;
+        split_.add(*piece);
+      }
+      split_.finish();
+      is_split_ = true;
+      read_split();
     } catch (const protozero::exception& problem) {
       set_error(ErrorCode::kMalformed, "not a pprof message (damaged protocol buffer)");
     } catch (const std::bad_alloc&) {
@@ -59,15 +57,35 @@ class PprofReader {
   }
 
  private:
+  // Locations refer to functions and mappings, all to strings, in any order in the file.
+  void read_split() {
+    bytes_ = split_.others();
+    if (!count_items(split_.items())) return;
+    Fields all{.begin = 0, .end = bytes_.size()};
+    for_each(all, &PprofReader::read_string_or_count);
+    for_each(rest_, &PprofReader::read_mapping_function_or_type);
+    make_events();
+    profile_.locations.reserve(std::min(location_fields_.number, kMostReserved));
+    frames_in_.reserve(std::min(location_fields_.number, kMostReserved));
+    for_each(location_fields_, &PprofReader::read_location_field);
+    if (error_) return;
+    stacks_.settle(locations_, frames_in_);
+    profile_.samples.reserve(std::min(split_.samples(), kMostReserved));
+    in_samples_ = true;
+    split_.take_samples([this](const SplitSample& sample, protozero::data_view fields) {
+      at_ = sample.at;
+      read_sample(sample.stack, pbf_reader(fields));
+      return !error_;
+    });
+  }
+
   // Which values of a sample are an event's; kNoValue: none.
   struct EventValues {
     std::size_t count = kNoValue, value = kNoValue;
   };
   static constexpr std::size_t kNoValue = ~std::size_t{0};
   static constexpr std::size_t kMostReserved = 1 << 22;
-  static constexpr std::size_t kMostEvents = 64;      // each is looked for in each sample
-  static constexpr std::size_t kItemBytes = 4;        // what an item stands for in memory, about
-  static constexpr std::size_t kGivenBack = 8 << 20;  // bytes at a time
+  static constexpr std::size_t kMostEvents = 64;  // each is looked for in each sample
   struct Sums {
     std::uint64_t count = 0, value = 0;
   };
@@ -83,9 +101,8 @@ class PprofReader {
   };
   // Fields of a kind, from the first to the last. Other fields may stand between.
   struct Fields {
-    std::size_t begin = ~std::size_t{0}, end = 0;  // offsets
+    std::size_t begin = ~std::size_t{0}, end = 0;  // offsets in bytes_
     std::size_t number = 0;
-    [[nodiscard]] bool is_apart(const Fields& other) const { return end <= other.begin || other.end <= begin; }
   };
   void for_each(Fields& fields, void (PprofReader::*handle)(pbf_reader&)) {
     if (fields.begin >= fields.end) return;
@@ -107,7 +124,8 @@ class PprofReader {
   }
 
   void set_error(ErrorCode code, const char* what, std::uint64_t detail = 0) {
-    if (!error_) error_ = Error{code, what, at_, detail};
+    if (error_) return;
+    error_ = Error{code, what, !is_split_ ? split_.at() : in_samples_ ? at_ : split_.place_of(at_), detail};
   }
   // Counts against the limit on items; memory stays proportional to it.
   bool count_item() { return count_items(1); }
@@ -135,8 +153,7 @@ class PprofReader {
   }
 
   void read_string_or_count(pbf_reader& top) {
-    found_ = top.tag() == pprof::kSample        ? &sample_fields_
-             : top.tag() == pprof::kLocation    ? &location_fields_
+    found_ = top.tag() == pprof::kLocation      ? &location_fields_
              : top.tag() == pprof::kStringTable ? &string_fields_
                                                 : &rest_;
     if (found_ != &string_fields_ || !count_item()) return;
@@ -351,16 +368,14 @@ class PprofReader {
     return mark == std::string::npos ? 0 : std::strtoull(name.c_str() + mark + 1, nullptr, 16);
   }
 
-  void read_sample_field(pbf_reader& top) {
-    if (top.tag() != pprof::kSample || !count_item()) return;
-    auto fields = message(top);
+  // `fields`: those that are no stack.
+  void read_sample(const SampleStack& stack, pbf_reader fields) {
     profile::Sample sample;
     values_.clear();
     times_.clear();
     lasted_.clear();
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kSampleLocationId: stacks_.add(ids_of(fields)); break;
         case pprof::kSampleValue: read_values(fields); break;
         case pprof::kSampleLabel: labels_.add(view_of(fields)); break;
         case pprof::kSampleTimes: read_numbers(fields, times_); break;
@@ -368,7 +383,12 @@ class PprofReader {
         default: fields.skip();
       }
     }
-    const std::uint64_t frames = set_stack(sample);
+    const std::uint64_t frames = stacks_.frames_of(stack);
+    if (frames == PprofStacks::kWrong)
+      return set_error(ErrorCode::kOutOfRange, "sample names a location that is not there",
+                       stacks_.wrong_location(stack));
+    count_frames(frames);
+    sample.locations = stacks_.stack_of(stack);
     set_labels(sample);
     const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
     negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
@@ -379,8 +399,6 @@ class PprofReader {
       added |= more;
     }
     if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
-    if (message_ != nullptr && at_ - given_back_ > kGivenBack && sample_fields_.is_apart(string_fields_))
-      message_->give_back(std::exchange(given_back_, at_), at_);
   }
   // Of our files, whose samples have one event each.
   void add_times(profile::Sample& sample) {
@@ -427,24 +445,7 @@ class PprofReader {
     added.event = event;
     added.count = count;
     added.value = value;
-    return count_items(sizeof(profile::Sample) / kItemBytes + added.locations.size());
-  }
-  // A list of ids, or one by itself.
-  static protozero::data_view ids_of(pbf_reader& fields) {
-    if (fields.wire_type() == protozero::pbf_wire_type::length_delimited) return fields.get_view();
-    const char* const begin = fields.data().data();
-    (void)varint_of(fields);
-    return {begin, static_cast<std::size_t>(fields.data().data() - begin)};
-  }
-  // Returns how many frames it has.
-  std::uint64_t set_stack(profile::Sample& sample) {
-    const SampleStack stack = stacks_.take(limits_.max_items - std::min(items_, limits_.max_items));
-    if (!count_items(stack.size)) return 0;
-    if (stack.wrong_location)
-      set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", *stack.wrong_location);
-    count_frames(stack.frames);
-    if (!error_) sample.locations = stacks_.stack_of(stack);
-    return stack.frames;
+    return !again || count_items(sizeof(profile::Sample) / kItemBytes);
   }
   void set_labels(profile::Sample& sample) {
     const SampleLabels& labels = labels_.take();
@@ -469,16 +470,18 @@ class PprofReader {
       if (values_.size() < types_.size()) values_.push_back(value);
   }
 
-  ByteView bytes_;
   PprofLimits limits_;
+  PprofStacks stacks_;
+  PprofSplit split_;
+  bool is_split_ = false;
+  bool in_samples_ = false;
+  ByteView bytes_;  // split_.others()
   std::uint64_t items_ = 0;
-  PageBuffer* message_ = nullptr;  // null: the bytes are the caller's
-  std::uint64_t given_back_ = 0;   // offset
-  Fields string_fields_, location_fields_, sample_fields_, rest_;
+  Fields string_fields_, location_fields_, rest_;
   Fields* found_ = nullptr;               // the kind of the field being read
   std::uint64_t frames_ = 0;              // of all stacks
   std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
-  std::uint64_t at_ = 0;                  // offset of the top-level field being read
+  std::uint64_t at_ = 0;                  // of the field being read: its offset in bytes_; of a sample: in the message
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
@@ -498,20 +501,16 @@ class PprofReader {
   std::vector<std::uint64_t> counts_of_times_;  // of each event
   profile::Profile profile_;
   PprofLabels labels_{strings_, profile_};
-  PprofStacks stacks_{locations_, frames_in_};
 };
 
 }  // namespace
 
 Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits) {
-  if (!is_gzip(bytes)) return PprofReader(bytes, limits).read();
-  auto message = gunzip(bytes, limits.max_bytes);
-  if (!message) return Failure(message.error());
-  return read_pprof_message(std::move(*message), limits);
-}
-
-Expected<profile::Profile> read_pprof_message(PageBuffer message, const PprofLimits& limits) {
-  return PprofReader(message, limits).read();
+  if (is_gzip(bytes)) {
+    GzipAhead pieces(bytes, limits.max_bytes);
+    return PprofReader(limits).read([&] { return pieces.next(); });
+  }
+  return PprofReader(limits).read([&]() -> Expected<ByteView> { return std::exchange(bytes, ByteView()); });
 }
 
 Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {

@@ -1,18 +1,12 @@
 #include "profiler/export/pprof_stacks.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <protozero/exception.hpp>
 #include <protozero/varint.hpp>
 #include <utility>
 
 namespace windlass::exporter {
-
-void PprofStacks::expect(std::size_t samples) {
-  known_.resize(std::bit_ceil(std::clamp<std::size_t>(2 * samples, 16, kMostKnown)));
-}
 
 PprofStacks::Known PprofStacks::hash_of(protozero::data_view ids) {
   std::uint64_t low = ids.size(), high = ids.size();
@@ -37,49 +31,107 @@ void PprofStacks::add(protozero::data_view ids) {
   list_ = {all_.data(), all_.size()};
 }
 
+std::uint32_t PprofStacks::number_of(std::uint64_t id) {
+  if (id - 1 < kUnusual) return static_cast<std::uint32_t>(id - 1);
+  const auto [entry, is_new] = numbers_.try_emplace(id, kUnusual | static_cast<std::uint32_t>(unusual_.size()));
+  if (is_new) unusual_.push_back(id);
+  return entry->second;
+}
+
+std::uint64_t PprofStacks::id_of(std::uint32_t number) const {
+  return (number & kUnusual) == 0 ? std::uint64_t{number} + 1 : unusual_[number & ~kUnusual];
+}
+
+const PprofStacks::Known* PprofStacks::find(const Known& hash) const {
+  const std::size_t place = hash.low & (known_.size() - 1);
+  for (const Known* known : {&known_[place], &known_[place ^ 1]})
+    if (known->is(hash)) return known;
+  return nullptr;
+}
+
 SampleStack PprofStacks::read(protozero::data_view ids, std::uint64_t most) {
-  SampleStack stack;
   const char *at = ids.data(), *const end = at + ids.size();
   const auto size = std::count_if(at, end, [](char byte) { return (byte & 0x80) == 0; });
-  stack.size = static_cast<std::uint32_t>(size);
+  SampleStack stack{.node = 0, .size = static_cast<std::uint32_t>(size)};
   if (stack.size > most) return stack;
-  stack_.clear();
-  while (at != end) {
-    const std::uint64_t id = protozero::decode_varint(&at, end);
-    const std::uint32_t location = locations_.find(id);
-    if (location == profile::kNone) {
-      stack.wrong_location = id;
-      return stack;
-    }
-    stack.frames += frames_in_[location];
-    stack_.push_back(location);
-  }
-  stack.node = interner_.node_of(stack_);
+  const std::uint32_t innermost = number_of(protozero::decode_varint(&at, end));
+  const protozero::data_view callers(at, static_cast<std::size_t>(end - at));
+  stack.node = interner_.child_of(node_of(callers, stack.size - 1), innermost);
   return stack;
+}
+
+// Of the callers of a stack that is new: most new stacks of a large profile differ from others by the innermost
+// location.
+std::uint32_t PprofStacks::node_of(protozero::data_view ids, std::uint32_t size) {
+  if (size == 0) return 0;
+  Known hash = hash_of(ids);
+  if (const Known* const known = find(hash)) return known->node;
+  stack_.clear();
+  for (const char *at = ids.data(), *const end = at + ids.size(); at != end;)
+    stack_.push_back(number_of(protozero::decode_varint(&at, end)));
+  hash.node = interner_.node_of(stack_);
+  hash.size = size;
+  remember(hash);
+  return hash.node;
 }
 
 SampleStack PprofStacks::take(std::uint64_t most) {
   const protozero::data_view ids = std::exchange(list_, {});
   if (ids.empty()) return {};
-  const Known hash = hash_of(ids);
-  const std::size_t place = hash.low & (known_.size() - 1);
-  Known& first = known_[place];
-  Known& second = known_[place ^ 1];
-  for (const Known* known : {&first, &second})
-    if (known->is(hash)) {
-      all_.clear();
-      return {.node = known->node, .size = known->size, .frames = known->frames};
-    }
+  Known hash = hash_of(ids);
+  if (const Known* const known = find(hash)) {
+    all_.clear();
+    return {.node = known->node, .size = known->size};
+  }
   const SampleStack stack = read(ids, most);
   all_.clear();
-  if (stack.size > most || stack.wrong_location || stack.frames > std::numeric_limits<std::uint32_t>::max())
-    return stack;
-  if (first.size != 0) second = first;
-  first = hash;
-  first.node = stack.node;
-  first.size = stack.size;
-  first.frames = static_cast<std::uint32_t>(stack.frames);
+  if (stack.size > most) return stack;
+  hash.node = stack.node;
+  hash.size = stack.size;
+  remember(hash);
   return stack;
+}
+
+void PprofStacks::remember(const Known& list) {
+  if (++used_ * 2 > known_.size() && known_.size() < kMostKnown) grow();
+  put(list);
+}
+
+void PprofStacks::put(const Known& list) {
+  const std::size_t place = list.low & (known_.size() - 1);
+  if (known_[place].size != 0) known_[place ^ 1] = known_[place];
+  known_[place] = list;
+}
+
+void PprofStacks::grow() {
+  std::vector<Known> old(known_.size() * 4);
+  old.swap(known_);
+  for (const Known& list : old)
+    if (list.size != 0) put(list);
+}
+
+void PprofStacks::settle(const IdMap& locations, const std::vector<std::uint32_t>& frames_in) {
+  locations_ = &locations;
+  profile::StackPool& pool = *root_.pool();
+  frames_.assign(pool.nodes().size(), 0);
+  bool wrong = false;
+  for (std::size_t node = 1; node < frames_.size(); ++node) {
+    const profile::StackPool::Node& of = pool.nodes()[node];
+    const std::uint32_t location = locations.find(id_of(of.location));
+    wrong |= location == profile::kNone;
+    const bool is_whole = location != profile::kNone && frames_[of.caller] != kWrong;
+    frames_[node] = is_whole ? frames_[of.caller] + frames_in[location] : kWrong;
+  }
+  if (wrong) return;
+  for (std::uint32_t node = 1; node < frames_.size(); ++node)
+    pool.set_location(node, locations.find(id_of(pool.nodes()[node].location)));
+}
+
+std::uint64_t PprofStacks::wrong_location(const SampleStack& stack) const {
+  const profile::Stack numbers = stack_of(stack);
+  for (const std::uint32_t number : std::as_const(numbers))
+    if (locations_->find(id_of(number)) == profile::kNone) return id_of(number);
+  return 0;
 }
 
 }  // namespace windlass::exporter

@@ -6,22 +6,42 @@ namespace windlass::exporter {
 
 using profile::Sample;
 
-std::uint32_t StackInterner::node_of(std::span<const std::uint32_t> stack) {
-  const auto key_of = [this](std::uint32_t node) {
-    const profile::StackPool::Node& one = pool_.nodes()[node];
+namespace {
+
+// The key of any node of the pool.
+auto keys_of(const profile::StackPool& pool) {
+  return [&pool](std::uint32_t node) {
+    const profile::StackPool::Node& one = pool.nodes()[node];
     return Children::Key{one.caller, one.location};
   };
+}
+
+}  // namespace
+
+std::uint32_t StackInterner::find(std::uint32_t node, std::uint32_t location) const {
+  return children_.find({node, location}, keys_of(pool_));
+}
+
+std::uint32_t StackInterner::add(std::uint32_t node, std::uint32_t location) {
+  const std::uint32_t child = pool_.push(node, location);
+  children_.add(child, keys_of(pool_));
+  return child;
+}
+
+std::uint32_t StackInterner::child_of(std::uint32_t node, std::uint32_t location) {
+  const std::uint32_t known = find(node, location);
+  return known != profile::kNone ? known : add(node, location);
+}
+
+std::uint32_t StackInterner::node_of(std::span<const std::uint32_t> stack) {
   std::uint32_t node = 0;
   std::size_t left = stack.size();
   for (; left != 0; --left) {
-    const std::uint32_t known = children_.find({node, stack[left - 1]}, key_of);
+    const std::uint32_t known = find(node, stack[left - 1]);
     if (known == profile::kNone) break;
     node = known;
   }
-  for (; left != 0; --left) {
-    node = pool_.push(node, stack[left - 1]);
-    children_.add(node, key_of);
-  }
+  for (; left != 0; --left) node = add(node, stack[left - 1]);
   return node;
 }
 

@@ -18,8 +18,13 @@ class StackInterner {
 
   // `stack`: innermost first. O(its size).
   std::uint32_t node_of(std::span<const std::uint32_t> stack);
+  // `location` called by the stack of a node.
+  std::uint32_t child_of(std::uint32_t node, std::uint32_t location);
 
  private:
+  [[nodiscard]] std::uint32_t find(std::uint32_t node, std::uint32_t location) const;
+  std::uint32_t add(std::uint32_t node, std::uint32_t location);
+
   profile::StackPool& pool_;
   Children children_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "base/mapped_file.h"
@@ -88,11 +89,17 @@ Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& l
   __builtin_unreachable();
 }
 
-Expected<Imported> read_unpacked(exporter::PageBuffer content, const Limits& limits) {
-  const FileFormat format = format_of(content.bytes());
-  if (format == FileFormat::kPprof && !exporter::is_gzip(content.bytes()))
-    return of_profile(format, exporter::read_pprof_message(std::move(content)));
-  return read_plain(content.bytes(), format, limits);
+// pprof is unpacked while it is read, other formats as a whole.
+Expected<Imported> read_packed(ByteView bytes, const Limits& limits) {
+  const std::string head = exporter::gunzip_head(bytes, kLook);
+  const ByteView begin(std::as_bytes(std::span(head)).data(), head.size());
+  const auto first = head.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos && head[first] == '{';  // of which the head may not tell the format
+  if (!is_json && format_of(begin) == FileFormat::kPprof && !exporter::is_gzip(begin))
+    return of_profile(FileFormat::kPprof, exporter::read_pprof(bytes));
+  const auto content = exporter::gunzip(bytes, limits.max_bytes);
+  if (!content) return Failure(content.error());
+  return read_plain(content->bytes(), format_of(content->bytes()), limits);
 }
 
 }  // namespace
@@ -118,9 +125,7 @@ FileFormat format_of(ByteView bytes) {
 
 Expected<Imported> read_any(ByteView bytes, const Limits& limits) {
   if (!exporter::is_gzip(bytes)) return read_plain(bytes, format_of(bytes), limits);
-  auto content = exporter::gunzip(bytes, limits.max_bytes);
-  if (!content) return Failure(content.error());
-  return read_unpacked(std::move(*content), limits);
+  return read_packed(bytes, limits);
 }
 
 Expected<Imported> read_any_file(const std::string& path, const Limits& limits) {
@@ -139,11 +144,7 @@ Expected<Imported> read_any_file(const std::string& path, const Limits& limits) 
   }
   // A recording says which files are opened next.
   if (is_perf_file(bytes) && os::readers() == nullptr) os::use_readers(os::Readers::start());
-  if (!exporter::is_gzip(bytes)) return read_any(bytes, limits);
-  auto content = exporter::gunzip(bytes, limits.max_bytes);
-  if (!content) return Failure(content.error());
-  read = {};
-  return read_unpacked(std::move(*content), limits);
+  return read_any(bytes, limits);
 }
 
 }  // namespace windlass::importer

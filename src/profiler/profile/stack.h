@@ -28,6 +28,7 @@ class StackPool {
     nodes_.push_back({caller, location});
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
+  void set_location(std::uint32_t node, std::uint32_t location) { nodes_[node].location = location; }
   // A caller stands before what it called.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
 

@@ -1,0 +1,261 @@
+// A gzip file that is unpacked beside its reader, and a pprof message that comes in pieces.
+#include <gtest/gtest.h>
+
+#include <protozero/exception.hpp>
+#include <protozero/pbf_writer.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/export/gzip_ahead.h"
+#include "profiler/export/pprof.h"
+#include "profiler/export/pprof_fields.h"
+#include "profiler/export/pprof_split.h"
+
+namespace windlass::exporter {
+namespace {
+
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+
+ByteView bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
+
+std::string packed(std::string_view content) {
+  std::string bytes;
+  TextWriter out(&bytes);
+  GzipWriter gzip(out);
+  gzip.write(content);
+  EXPECT_TRUE(gzip.finish().has_value());
+  return bytes;
+}
+
+// Several blocks of bytes that differ.
+std::string large_content() {
+  std::string content;
+  while (content.size() < 9 * GzipAhead::kBlock + 17) content += std::to_string(content.size() * 7919) + "\n";
+  return content;
+}
+
+struct Unpacked {
+  std::string content;
+  ErrorCode code{};
+  bool failed = false;
+};
+Unpacked unpacked(std::string_view file, std::uint64_t most, std::size_t worth_a_thread) {
+  GzipAhead pieces(bytes_of(file), most, worth_a_thread);
+  Unpacked all;
+  for (;;) {
+    const auto piece = pieces.next();
+    if (!piece) {
+      all.failed = true;
+      all.code = piece.error().code;
+      EXPECT_FALSE(pieces.next().has_value()) << "an error stays";
+      return all;
+    }
+    EXPECT_LE(piece->size(), GzipAhead::kBlock);
+    if (piece->empty()) return all;
+    all.content.append(reinterpret_cast<const char*>(piece->data()), piece->size());
+  }
+}
+
+class Ahead : public testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Threads, Ahead, testing::Values(std::size_t{0}, ~std::size_t{0}));
+
+TEST_P(Ahead, GivesAllMembersInOrder) {
+  const std::string content = large_content();
+  EXPECT_EQ(unpacked(packed(content), kPlenty, GetParam()).content, content);
+  const std::size_t cut = 3 * GzipAhead::kBlock;
+  const std::string two = packed(content.substr(0, cut)) + packed("") + packed(content.substr(cut));
+  const Unpacked all = unpacked(two, kPlenty, GetParam());
+  EXPECT_FALSE(all.failed);
+  EXPECT_TRUE(all.content == content);
+  EXPECT_TRUE(unpacked(two + "no gzip", kPlenty, GetParam()).content == content) << "trailing bytes are ignored";
+}
+
+TEST_P(Ahead, GivesWhatIsBeforeTheEndOfACutFile) {
+  const std::string content = large_content(), file = packed(content);
+  for (const std::size_t size : {std::size_t{3}, std::size_t{20}, file.size() / 2, file.size() - 8, file.size() - 1}) {
+    const Unpacked all = unpacked(std::string_view(file).substr(0, size), kPlenty, GetParam());
+    EXPECT_TRUE(all.failed) << size;
+    EXPECT_EQ(all.code, ErrorCode::kTruncated) << size;
+    EXPECT_TRUE(content.starts_with(all.content)) << size;
+  }
+}
+
+TEST_P(Ahead, ChecksTheSum) {
+  const std::string content = large_content();
+  std::string file = packed(content);
+  file[file.size() - 8] = static_cast<char>(file[file.size() - 8] ^ 1);
+  const Unpacked all = unpacked(file, kPlenty, GetParam());
+  EXPECT_TRUE(all.failed);
+  EXPECT_EQ(all.code, ErrorCode::kMalformed);
+}
+
+TEST_P(Ahead, StopsAtTheLimit) {
+  const std::string file = packed(std::string(std::size_t{64} << 20, '\0'));
+  ASSERT_LT(file.size(), std::size_t{1} << 20);
+  const Unpacked all = unpacked(file, 1 << 20, GetParam());
+  EXPECT_TRUE(all.failed);
+  EXPECT_EQ(all.code, ErrorCode::kLimit);
+  EXPECT_LE(all.content.size(), std::size_t{1} << 20);
+  EXPECT_FALSE(unpacked(file, std::uint64_t{64} << 20, GetParam()).failed);
+}
+
+TEST(GzipAhead, MayBeLeftBeforeTheEnd) {
+  const std::string file = packed(large_content());
+  for (int pieces = 0; pieces < 4; ++pieces) {
+    GzipAhead ahead(bytes_of(file), kPlenty, 0);
+    for (int i = 0; i < pieces; ++i) EXPECT_TRUE(ahead.next().has_value());
+  }
+}
+
+// Samples before their locations and strings, as Go and Windlass write them; locations by lists and one by one.
+std::string message() {
+  std::string bytes;
+  protozero::pbf_writer to(bytes);
+  for (const auto& [type, unit] : {std::pair{1, 2}}) {
+    protozero::pbf_writer one(to, pprof::kSampleType);
+    one.add_int64(pprof::kType, type);
+    one.add_int64(pprof::kUnit, unit);
+  }
+  const std::vector<std::vector<std::uint64_t>> stacks = {{1, 2, 3}, {4, 2, 3}, {}, {3}, {1, 2, 3}, {~0ull, 3}};
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    protozero::pbf_writer sample(to, pprof::kSample);
+    if (i == 1)
+      for (const std::uint64_t id : stacks[i]) sample.add_uint64(pprof::kSampleLocationId, id);
+    else
+      sample.add_packed_uint64(pprof::kSampleLocationId, stacks[i].begin(), stacks[i].end());
+    const std::vector<std::int64_t> values = {static_cast<std::int64_t>(i + 1)};
+    sample.add_packed_int64(pprof::kSampleValue, values.begin(), values.end());
+    protozero::pbf_writer label(sample, pprof::kSampleLabel);
+    label.add_int64(pprof::kLabelKey, 3);
+    label.add_int64(pprof::kLabelNum, 1000 + static_cast<std::int64_t>(i));
+  }
+  for (const std::uint64_t id : std::vector<std::uint64_t>{1, 2, 3, 4, ~std::uint64_t{0}}) {
+    protozero::pbf_writer location(to, pprof::kLocation);
+    location.add_uint64(pprof::kLocationId, id);
+    location.add_uint64(pprof::kAddress, 0x1000 + (id & 0xff));
+  }
+  for (const char* text : {"", "samples", "count", "tid"}) to.add_string(pprof::kStringTable, text);
+  return bytes;
+}
+
+std::string text_of(const profile::Profile& profile) {
+  std::string text;
+  for (const profile::Sample& sample : profile.samples) {
+    text += std::to_string(sample.tid) + ":" + std::to_string(sample.count);
+    for (const std::uint32_t location : sample.locations)
+      text += " " + std::to_string(profile.locations[location].address);
+    text += "\n";
+  }
+  return text;
+}
+
+TEST(PprofPieces, MayEndAnywhere) {
+  const std::string whole = message();
+  const auto expected = read_pprof(bytes_of(whole));
+  ASSERT_TRUE(expected.has_value()) << expected.error().text();
+  EXPECT_EQ(text_of(*expected),
+            "1000:1 4097 4098 4099\n1001:2 4100 4098 4099\n1002:3\n1003:4 4099\n1004:5 4097 4098 4099\n"
+            "1005:6 4351 4099\n");
+  const auto split = [&](std::size_t size) {  // others, and the samples' fields
+    PprofStacks stacks;
+    PprofSplit pieces(stacks, kPlenty);
+    for (std::size_t at = 0; at < whole.size(); at += size)
+      pieces.add(bytes_of(std::string_view(whole).substr(at, size)));
+    pieces.finish();
+    std::string text(reinterpret_cast<const char*>(pieces.others().data()), pieces.others().size());
+    pieces.take_samples([&](const SplitSample& sample, protozero::data_view fields) {
+      text += std::to_string(sample.at) + " " + std::to_string(sample.stack.node) + " " +
+              std::to_string(sample.stack.size) + std::string(fields.data(), fields.size());
+      return true;
+    });
+    return text;
+  };
+  const std::string all = split(whole.size());
+  for (std::size_t size = 1; size < whole.size(); ++size) ASSERT_EQ(split(size), all) << size;
+}
+
+TEST(PprofPieces, MembersOfAGzipFileMayEndAnywhere) {
+  const std::string whole = message();
+  const std::string expected = text_of(*read_pprof(bytes_of(whole)));
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    const auto profile = read_pprof(bytes_of(packed(whole.substr(0, cut)) + packed(whole.substr(cut))));
+    ASSERT_TRUE(profile.has_value()) << cut << ": " << profile.error().text();
+    ASSERT_EQ(text_of(*profile), expected) << cut;
+  }
+}
+
+TEST(PprofPieces, AMessageThatEndsInAFieldIsAnErrorThatSaysWhere) {
+  const std::string whole = message();
+  std::size_t fields = 0;  // prefixes that end between two fields
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    PprofStacks stacks;
+    PprofSplit pieces(stacks, kPlenty);
+    pieces.add(bytes_of(std::string_view(whole).substr(0, size)));
+    try {
+      pieces.finish();
+      ++fields;
+      EXPECT_EQ(pieces.at(), size);
+    } catch (const protozero::exception&) {
+      EXPECT_LT(pieces.at(), size);
+      const auto cut = read_pprof(bytes_of(std::string_view(whole).substr(0, size)));
+      ASSERT_FALSE(cut.has_value());
+      EXPECT_EQ(cut.error().where, pieces.at());
+    }
+  }
+  EXPECT_EQ(fields, 1 + 6 + 5 + 4 - 1u);
+}
+
+TEST(PprofPieces, ALocationThatIsMissingIsNamed) {
+  std::string bytes;
+  protozero::pbf_writer to(bytes);
+  {
+    protozero::pbf_writer type(to, pprof::kSampleType);
+    type.add_int64(pprof::kType, 1);
+    type.add_int64(pprof::kUnit, 2);
+  }
+  std::size_t second = 0;
+  for (const std::vector<std::uint64_t>& ids : {std::vector<std::uint64_t>{1}, std::vector<std::uint64_t>{1, 77, 1}}) {
+    second = bytes.size();
+    protozero::pbf_writer sample(to, pprof::kSample);
+    sample.add_packed_uint64(pprof::kSampleLocationId, ids.begin(), ids.end());
+  }
+  {
+    protozero::pbf_writer location(to, pprof::kLocation);
+    location.add_uint64(pprof::kLocationId, 1);
+  }
+  for (const char* text : {"", "samples", "count"}) to.add_string(pprof::kStringTable, text);
+  const auto profile = read_pprof(bytes_of(packed(bytes)));
+  ASSERT_FALSE(profile.has_value());
+  EXPECT_EQ(profile.error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(profile.error().where, second);
+  EXPECT_EQ(profile.error().detail, 77u);
+}
+
+// A long list of samples that are not different takes the memory of one stack.
+TEST(PprofPieces, EqualStacksCountOnceAgainstTheLimit) {
+  std::string bytes;
+  protozero::pbf_writer to(bytes);
+  {
+    protozero::pbf_writer type(to, pprof::kSampleType);
+    type.add_int64(pprof::kType, 1);
+    type.add_int64(pprof::kUnit, 2);
+  }
+  std::vector<std::uint64_t> ids(1000, 1);
+  for (int i = 0; i < 100; ++i) {
+    protozero::pbf_writer sample(to, pprof::kSample);
+    sample.add_packed_uint64(pprof::kSampleLocationId, ids.begin(), ids.end());
+  }
+  {
+    protozero::pbf_writer location(to, pprof::kLocation);
+    location.add_uint64(pprof::kLocationId, 1);
+  }
+  for (const char* text : {"", "samples", "count"}) to.add_string(pprof::kStringTable, text);
+  EXPECT_TRUE(read_pprof(bytes_of(bytes), {.max_items = 20'000}).has_value());
+  const auto few = read_pprof(bytes_of(bytes), {.max_items = 5'000});
+  ASSERT_FALSE(few.has_value());
+  EXPECT_EQ(few.error().code, ErrorCode::kLimit);
+}
+
+}  // namespace
+}  // namespace windlass::exporter
