@@ -87,7 +87,7 @@ std::uint32_t SymbolFileWriter::scope_of(std::uint64_t begin, std::span<const wl
     if (is_new) {
       (void)number_of(frames[i].function);
       put_uleb128(columns_[1], is_root ? 0 : code_of_caller(parent));
-      std::int64_t difference = static_cast<std::int64_t>(begin - last_begin_);
+      auto difference = static_cast<std::int64_t>(begin - last_begin_);
       if (!is_root) difference = call - std::exchange(guesses_.call(frames[i + 1].function, frames[i].function), call);
       put_uleb128(columns_[2], zigzag(difference));
       if (is_root) last_begin_ = begin;
