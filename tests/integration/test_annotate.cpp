@@ -269,18 +269,26 @@ class AnnotateCommand : public ::testing::Test {
   std::uint64_t all_ = 0;
 };
 
-TEST_F(AnnotateCommand, LinesOfJson) {
-  const auto made = report("--json --annotate work");
-  ASSERT_EQ(made.status, 0) << made.output;
+// Of the command's JSON lines: the sums of "total" by "type". `look` sees each line.
+template <typename Look>
+std::map<std::string, std::uint64_t> totals_of(const std::string& output, Look look) {
   std::map<std::string, std::uint64_t> totals;
-  std::istringstream lines(made.output);
+  std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
     const auto object = nlohmann::json::parse(line);
     totals[object["type"]] += object["total"].get<std::uint64_t>();
-    if (object["type"] == "source_line" && object["line"] == 12) {
-      EXPECT_NE(object["text"].get<std::string>().find("sum += square"), std::string::npos);
-    }
+    look(object);
   }
+  return totals;
+}
+
+TEST_F(AnnotateCommand, LinesOfJson) {
+  const auto made = report("--json --annotate work");
+  ASSERT_EQ(made.status, 0) << made.output;
+  auto totals = totals_of(made.output, [](const nlohmann::json& object) {
+    if (object["type"] != "source_line" || object["line"] != 12) return;
+    EXPECT_NE(object["text"].get<std::string>().find("sum += square"), std::string::npos);
+  });
   EXPECT_EQ(totals["annotation"], all_);
   EXPECT_EQ(totals["source_line"], all_);
   EXPECT_EQ(totals["instruction"], all_);
@@ -298,7 +306,7 @@ TEST_F(AnnotateCommand, TextHasLinesAndInstructions) {
 // As the report lists it: "stripped+0x1130".
 TEST_F(AnnotateCommand, AFunctionWithoutAName) {
   const std::string program = folder_ + "/stripped";
-  if (test::run("strip -o " + program + " " WINDLASS_ANNOTATE_WORK).status != 0) GTEST_SKIP() << "no strip";
+  ASSERT_EQ(test::run("strip -o " + program + " " WINDLASS_ANNOTATE_WORK).status, 0);
   profile::Profile profile = sampled_work(WINDLASS_ANNOTATE_WORK);
   profile.modules[0].path = program;
   const auto code = annotate::CodeFile::open(profile.modules[0]);
@@ -315,15 +323,10 @@ TEST_F(AnnotateCommand, AFunctionWithoutAName) {
   ASSERT_NE(report("").output.find(name), std::string::npos);
   const auto made = report("--json --annotate " + name);
   ASSERT_EQ(made.status, 0) << made.output;
-  std::map<std::string, std::uint64_t> totals;
-  std::istringstream lines(made.output);
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line);
-    totals[object["type"]] += object["total"].get<std::uint64_t>();
-    if (object["type"] == "code") {
-      EXPECT_EQ(object["function"], name);
-    }
-  }
+  auto totals = totals_of(made.output, [&](const nlohmann::json& object) {
+    if (object["type"] != "code") return;
+    EXPECT_EQ(object["function"], name);
+  });
   EXPECT_EQ(totals["annotation"], all_);
   EXPECT_EQ(totals["instruction"], all_);
   EXPECT_FALSE(totals.contains("source_line"));
@@ -332,8 +335,7 @@ TEST_F(AnnotateCommand, AFunctionWithoutAName) {
 // Go's linker writes none by default.
 TEST_F(AnnotateCommand, AFileWithoutABuildId) {
   const std::string program = folder_ + "/plain";
-  if (test::run("objcopy -R .note.gnu.build-id " WINDLASS_ANNOTATE_WORK " " + program).status != 0)
-    GTEST_SKIP() << "no objcopy";
+  ASSERT_EQ(test::run("objcopy -R .note.gnu.build-id " WINDLASS_ANNOTATE_WORK " " + program).status, 0);
   profile::Profile profile = sampled_work(WINDLASS_ANNOTATE_WORK);
   profile.modules[0].path = program;
   profile.modules[0].build_id.clear();

@@ -206,53 +206,50 @@ TEST(PprofPieces, AMessageThatEndsInAFieldIsAnErrorThatSaysWhere) {
   EXPECT_EQ(fields, 1 + 6 + 5 + 4 - 1u);
 }
 
-TEST(PprofPieces, ALocationThatIsMissingIsNamed) {
+// A profile of one value and of one location, whose number is 1.
+struct SmallProfile {
   std::string bytes;
-  protozero::pbf_writer to(bytes);
-  {
-    protozero::pbf_writer type(to, pprof::kSampleType);
+  std::size_t last_sample = 0;  // where it begins
+
+  SmallProfile() {
+    protozero::pbf_writer to(bytes), type(to, pprof::kSampleType);
     type.add_int64(pprof::kType, 1);
     type.add_int64(pprof::kUnit, 2);
   }
-  std::size_t second = 0;
-  for (const std::vector<std::uint64_t>& ids : {std::vector<std::uint64_t>{1}, std::vector<std::uint64_t>{1, 77, 1}}) {
-    second = bytes.size();
-    protozero::pbf_writer sample(to, pprof::kSample);
-    sample.add_packed_uint64(pprof::kSampleLocationId, ids.begin(), ids.end());
+  void add_sample(const std::vector<std::uint64_t>& locations) {
+    last_sample = bytes.size();
+    protozero::pbf_writer to(bytes), sample(to, pprof::kSample);
+    sample.add_packed_uint64(pprof::kSampleLocationId, locations.begin(), locations.end());
   }
-  {
-    protozero::pbf_writer location(to, pprof::kLocation);
-    location.add_uint64(pprof::kLocationId, 1);
+  void end() {
+    protozero::pbf_writer to(bytes);
+    {
+      protozero::pbf_writer location(to, pprof::kLocation);
+      location.add_uint64(pprof::kLocationId, 1);
+    }
+    for (const char* text : {"", "samples", "count"}) to.add_string(pprof::kStringTable, text);
   }
-  for (const char* text : {"", "samples", "count"}) to.add_string(pprof::kStringTable, text);
-  const auto profile = read_pprof(bytes_of(packed(bytes)));
+};
+
+TEST(PprofPieces, ALocationThatIsMissingIsNamed) {
+  SmallProfile small;
+  small.add_sample({1});
+  small.add_sample({1, 77, 1});
+  small.end();
+  const auto profile = read_pprof(bytes_of(packed(small.bytes)));
   ASSERT_FALSE(profile.has_value());
   EXPECT_EQ(profile.error().code, ErrorCode::kOutOfRange);
-  EXPECT_EQ(profile.error().where, second);
+  EXPECT_EQ(profile.error().where, small.last_sample);
   EXPECT_EQ(profile.error().detail, 77u);
 }
 
 // A long list of samples that are not different takes the memory of one stack.
 TEST(PprofPieces, EqualStacksCountOnceAgainstTheLimit) {
-  std::string bytes;
-  protozero::pbf_writer to(bytes);
-  {
-    protozero::pbf_writer type(to, pprof::kSampleType);
-    type.add_int64(pprof::kType, 1);
-    type.add_int64(pprof::kUnit, 2);
-  }
-  std::vector<std::uint64_t> ids(1000, 1);
-  for (int i = 0; i < 100; ++i) {
-    protozero::pbf_writer sample(to, pprof::kSample);
-    sample.add_packed_uint64(pprof::kSampleLocationId, ids.begin(), ids.end());
-  }
-  {
-    protozero::pbf_writer location(to, pprof::kLocation);
-    location.add_uint64(pprof::kLocationId, 1);
-  }
-  for (const char* text : {"", "samples", "count"}) to.add_string(pprof::kStringTable, text);
-  EXPECT_TRUE(read_pprof(bytes_of(bytes), {.max_items = 20'000}).has_value());
-  const auto few = read_pprof(bytes_of(bytes), {.max_items = 5'000});
+  SmallProfile small;
+  for (int i = 0; i < 100; ++i) small.add_sample(std::vector<std::uint64_t>(1000, 1));
+  small.end();
+  EXPECT_TRUE(read_pprof(bytes_of(small.bytes), {.max_items = 20'000}).has_value());
+  const auto few = read_pprof(bytes_of(small.bytes), {.max_items = 5'000});
   ASSERT_FALSE(few.has_value());
   EXPECT_EQ(few.error().code, ErrorCode::kLimit);
 }
