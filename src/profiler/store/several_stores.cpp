@@ -136,7 +136,7 @@ class SeveralStores final : public ProfileStore {
     profile.modules = std::move(frames.modules);
     profile.functions = std::move(frames.functions);
     profile.locations = std::move(frames.locations);
-    for (auto& stack : frames.stacks) profile.samples.emplace_back().locations = std::move(stack);
+    for (const auto& stack : frames.stacks) profile.samples.emplace_back().locations = stack;
     return profile;
   }
 
