@@ -1,0 +1,104 @@
+// The commonest instructions by their encoding alone: each encoding beside the decoder.
+#include "flow/plain_instruction.h"
+
+#include <gtest/gtest.h>
+
+#include <span>
+#include <vector>
+
+#include "flow/stack_effect.h"
+
+namespace windlass::flow {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+ByteView view(const Bytes& bytes) { return ByteView(std::span<const std::uint8_t>(bytes)); }
+
+// What the decoder says of the instruction. A prefix of a segment, which long mode ignores, keeps the short way from
+// it.
+Expected<StackEffect> by_decoder(const Bytes& code) {
+  Bytes prefixed{0x3e};
+  prefixed.insert(prefixed.end(), code.begin(), code.end());
+  return stack_effect(view(prefixed), 0x1000);
+}
+
+struct Judged {
+  std::uint64_t plain = 0, different = 0;
+};
+
+void judge(const Bytes& code, Judged& judged) {
+  const std::size_t length = plain_length(view(code));
+  if (length == 0) return;
+  ++judged.plain;
+  const auto effect = by_decoder(code);
+  if (effect && effect->kind == StackEffect::Kind::kNone && effect->length == length + 1) return;
+  if (++judged.different > 10) return;
+  std::string text;
+  for (const std::uint8_t byte : code) text += testing::PrintToString(unsigned{byte}) + " ";
+  ADD_FAILURE() << text << "is " << length << " bytes here";
+}
+
+// All opcodes of one and of two bytes, with all of ModR/M, with and without REX, and SIB with all bases.
+TEST(PlainInstruction, IsWhatTheDecoderSays) {
+  Judged judged;
+  const unsigned prefixes[] = {0, 0x40, 0x41, 0x44, 0x48, 0x49, 0x4c, 0x4f};
+  for (const unsigned prefix : prefixes)
+    for (const bool two : {false, true})
+      for (unsigned opcode = 0; opcode < 256; ++opcode)
+        for (unsigned modrm = 0; modrm < 256; ++modrm)
+          for (unsigned base = 0; base < 8; ++base) {
+            Bytes code;
+            if (prefix != 0) code.push_back(static_cast<std::uint8_t>(prefix));
+            if (two) code.push_back(0x0f);
+            code.insert(code.end(), {static_cast<std::uint8_t>(opcode), static_cast<std::uint8_t>(modrm),
+                                     static_cast<std::uint8_t>(0x48 | base), 1, 2, 3, 4, 5, 6, 7, 8});
+            judge(code, judged);
+          }
+  EXPECT_EQ(judged.different, 0U);
+  EXPECT_GT(judged.plain, 500'000U);
+}
+
+TEST(PlainInstruction, TransfersAreWhatTheDecoderSays) {
+  for (unsigned first = 0; first < 256; ++first)
+    for (unsigned second = 0; second < 256; ++second) {
+      const Bytes code{
+          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), 0x84, 3, 4, 0xf5, 6, 7, 8, 9};
+      const auto effect = stack_effect(view(code), 0x1001);
+      const auto decoded = by_decoder(code);
+      using Kind = StackEffect::Kind;
+      if (!effect || (effect->kind != Kind::kCall && effect->kind != Kind::kBranch && effect->kind != Kind::kJump))
+        continue;
+      ASSERT_TRUE(decoded) << first << ' ' << second;
+      EXPECT_EQ(effect->kind, decoded->kind) << first << ' ' << second;
+      EXPECT_EQ(effect->target, decoded->target) << first << ' ' << second;
+      EXPECT_EQ(effect->length + 1, decoded->length) << first << ' ' << second;
+    }
+  EXPECT_FALSE(stack_effect(view({0xe8, 1, 2, 3}), 0x1000));
+  EXPECT_FALSE(stack_effect(view({0x74}), 0x1000));
+  EXPECT_FALSE(stack_effect(view({0x0f, 0x84, 1, 2, 3}), 0x1000));
+}
+
+TEST(PlainInstruction, ReadsNothingBehindTheCode) {
+  const Bytes whole[] = {{0x48, 0x89, 0xc3},                                // mov rbx, rax
+                         {0x48, 0x8b, 0x44, 0x24, 0x08},                    // mov rax, [rsp + 8]
+                         {0x48, 0x8d, 0x05, 1, 2, 3, 4},                    // lea rax, [rip + n]
+                         {0x48, 0x81, 0x84, 0x88, 1, 2, 3, 4, 5, 6, 7, 8},  // add qword [rax + rcx * 4 + n], n
+                         {0x48, 0x0f, 0x44, 0x04, 0x25, 1, 2, 3, 4}};       // cmove rax, [n]
+  for (const Bytes& code : whole) {
+    EXPECT_EQ(plain_length(view(code)), code.size());
+    for (std::size_t size = 0; size < code.size(); ++size)
+      EXPECT_EQ(plain_length(view(Bytes(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(size)))), 0U);
+  }
+}
+
+TEST(PlainInstruction, LeavesRspToTheDecoder) {
+  EXPECT_EQ(plain_length(view({0x48, 0x89, 0xc4, 0, 0, 0, 0, 0})), 0U);     // mov rsp, rax
+  EXPECT_EQ(plain_length(view({0x48, 0x8b, 0x63, 0x08, 0, 0, 0, 0})), 0U);  // mov rsp, [rbx + 8]
+  EXPECT_EQ(plain_length(view({0x48, 0x83, 0xec, 0x18, 0, 0, 0, 0})), 0U);  // sub rsp, 24
+  EXPECT_EQ(plain_length(view({0x48, 0x0f, 0x44, 0xe0, 0, 0, 0, 0})), 0U);  // cmove rsp, rax
+  EXPECT_EQ(plain_length(view({0x49, 0x89, 0xc4, 0, 0, 0, 0, 0})), 3U);     // mov r12, rax
+  EXPECT_EQ(plain_length(view({0x4c, 0x8b, 0x63, 0x08, 0, 0, 0, 0})), 4U);  // mov r12, [rbx + 8]
+}
+
+}  // namespace
+}  // namespace windlass::flow
