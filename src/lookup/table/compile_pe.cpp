@@ -35,7 +35,8 @@ std::uint8_t x64_extra_register(const winx64::Functions& functions) {
     const RegisterNumber reg = winx64::dwarf_number(*byte & 15);
     if ((*byte & 15) != 0 && reg != x86_64::kRbp) ++use[reg];
   }
-  return choose_extra_register(use, kPreservedOnWindowsX64);
+  const std::uint8_t chosen = choose_extra_register(use, kPreservedOnWindowsX64);
+  return chosen != WL_NO_XREG ? chosen : x86_64::kRbx;
 }
 
 // ---- leaf functions -------------------------------------------------------------------------------------------------
@@ -87,7 +88,11 @@ class Leaves {
     } else {
       std::vector<Placed> rows;
       const auto keep = [&](std::uint64_t address, const TraceRule& rule) { rows.push_back({address, rule}); };
-      rows_of_bare_code(code, first, x_reg_, starts_function, keep);
+      const auto size_behind = [&](std::uint64_t return_address) -> std::optional<std::int64_t> {
+        const auto size = ocaml_.size_at(return_address);
+        return size ? std::optional(std::int64_t{*size} - 8) : std::nullopt;
+      };
+      rows_of_bare_code(code, first, x_reg_, starts_function, size_behind, keep);
       with_calls(rows, first, end, row);
     }
     builder_.end_function();
@@ -126,9 +131,8 @@ class Leaves {
 };
 
 // The rows of the code by which OCaml's runtime changes stacks: no entry covers it.
-void add_ocaml_stacks(const image::PeImage& image, std::uint8_t x_reg, TableBuilder& builder,
+void add_ocaml_stacks(const sources::OcamlStacks& stacks, std::uint8_t x_reg, TableBuilder& builder,
                       std::vector<AddressRange>& covered) {
-  const sources::OcamlStacks stacks = sources::OcamlStacks::read(image);
   for (const FrameRow& row : stacks.rows()) {
     builder.begin_function(row.begin, row.end);
     builder.row(row.begin, project(row, Architecture::kX86_64, x_reg));
@@ -148,13 +152,16 @@ Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const
   }
   TableBuilder builder(executable);
   builder.reserve(functions * 8, functions * 2);
+  const bool arm64 = source.architecture() == Architecture::kAArch64;
+  const sources::OcamlStacks stacks = arm64 ? sources::OcamlStacks() : sources::OcamlStacks::read(image);
+  if (!stacks.rows().empty()) x_reg = x86_64::kRbx;  // it has OCaml's rsp while C runs (asmcomp/amd64/emit.mlp, 5.0)
   std::vector<AddressRange> covered = add_functions(source, x_reg, builder, report);
   if (covered.empty()) return UnwindTable();
-  if (source.architecture() == Architecture::kX86_64) add_ocaml_stacks(image, x_reg, builder, covered);
+  add_ocaml_stacks(stacks, x_reg, builder, covered);
   builder.begin_fallback();
   // Where functions overlap, the furthest end counts.
   for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);
-  Leaves leaves(image, source.architecture() == Architecture::kAArch64, builder, x_reg);
+  Leaves leaves(image, arm64, builder, x_reg);
   for (const AddressRange& code : executable) leaves.add(covered, code);
   return builder.finish();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lookup/table/trace_row.h"
 #include "windlass/bytes.h"
@@ -14,12 +15,18 @@ namespace windlass::table {
 
 using RuleSink = FunctionRef<void(std::uint64_t begin, const TraceRule& rule)>;
 
+// What has been pushed, in bytes, behind the call that returns to the address. Nothing: that is not known.
+using SizeBehindCall = FunctionRef<std::optional<std::int64_t>(std::uint64_t return_address)>;
+
 // Functions that take nothing but their return address for granted, one behind the other: calls emit(address, rule) for
-// the first address and where the rule changes. CFA = rsp + 8 + what has been pushed. Where rsp becomes something else,
-// up to the function's end: WL_CFA_UNSUPPORTED. Bytes that are no code are leaves. A function ends with a return, a
-// jump or a trap, and where `starts_function(address)` says that another one begins. Linear in the size.
+// the first address and where the rule changes. CFA = rsp + 8 + what has been pushed. Calls on another stack, between
+// `mov x_reg, rsp` with a change of rsp and `mov rsp, x_reg`: CFA = x_reg + 8 + what has been pushed (OCaml 5 calls C
+// so). Where rsp becomes something else, up to the function's end: WL_CFA_UNSUPPORTED. Bytes that are no code are
+// leaves. A function ends with a return, a jump or a trap, and where `starts_function(address)` says that another one
+// begins. Linear in the size.
 void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
-                       FunctionRef<bool(std::uint64_t address)> starts_function, RuleSink emit);
+                       FunctionRef<bool(std::uint64_t address)> starts_function, SizeBehindCall size_behind,
+                       RuleSink emit);
 
 // Calls copy(begin, end) for the addresses of `code` at which rsp certainly is what `reg` was at `address`: behind a
 // `mov rsp, reg`, up to the next instruction that changes rsp. `function` is all of the function's code: a branch into

@@ -13,10 +13,16 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 ByteView view(const Bytes& bytes) { return ByteView(std::span<const std::uint8_t>(bytes)); }
 
-std::map<std::uint64_t, TraceRule> rows_of(const Bytes& code, std::uint64_t function = 0, std::uint8_t x_reg = 3) {
+// `sizes`: what is known of calls, by offset of the return address.
+std::map<std::uint64_t, TraceRule> rows_of(const Bytes& code, std::uint64_t function = 0, std::uint8_t x_reg = 3,
+                                           const std::map<std::uint64_t, std::int64_t>& sizes = {}) {
   std::map<std::uint64_t, TraceRule> rows;
   rows_of_bare_code(
       view(code), 0x1000, x_reg, [&](std::uint64_t address) { return address == function; },
+      [&](std::uint64_t address) {
+        const auto found = sizes.find(address - 0x1000);
+        return found != sizes.end() ? std::optional(found->second) : std::nullopt;
+      },
       [&](std::uint64_t address, const TraceRule& rule) { EXPECT_TRUE(rows.emplace(address, rule).second); });
   return rows;
 }
@@ -82,6 +88,67 @@ TEST(BareCode, WhereItIsNotKnown) {
   const Bytes stub{0x48, 0x83, 0xec, 0x28, 0xe8, 0, 0, 0, 0, 0x90, 0x48, 0x83, 0xec, 0x28, 0xc3};
   EXPECT_EQ(rows_of(stub).at(0x100e).cfa_offset, 8 + 2 * 0x28);
   EXPECT_EQ(rows_of(stub, 0x100a).at(0x100e).cfa_offset, 8 + 0x28);
+}
+
+// A switch: each of its cases is reached from the table alone.
+TEST(BareCode, CasesOfASwitchHaveTheFrameOfItsFunction) {
+  const Bytes code{0x48, 0x83, 0xec, 0x18,        // 0: sub rsp, 24
+                   0xff, 0xe0,                    // 4: jmp rax
+                   0xb8, 1,    0,    0,    0,     // 6: mov eax, 1
+                   0xeb, 0xf0,                    // 11: jmp backwards
+                   0xb8, 2,    0,    0,    0,     // 13: mov eax, 2
+                   0x48, 0x83, 0xc4, 0x18, 0xc3,  // 18: add rsp, 24; ret
+                   0xb8, 3,    0,    0,    0,     // 23: mov eax, 3
+                   0x48, 0x83, 0xc4, 0x18,        // 28: add rsp, 24
+                   0xe9, 0,    0,    1,    0,     // 32: jmp to another function
+                   0xb8, 4,    0,    0,    0,     // 37: mov eax, 4
+                   0xe8, 0,    0,    0,    0,     // 42: call
+                   0xeb, 0xcf,                    // 47: jmp backwards
+                   0xc3};                         // 49: ret, of another function
+  const auto rows = rows_of(code, 0x1031, 3, {{47, 24}});
+  const auto size = [&](std::uint64_t at) { return std::prev(rows.upper_bound(0x1000 + at))->second.cfa_offset - 8; };
+  for (const std::uint64_t at : {4, 6, 11, 13, 18, 23, 28, 37, 42, 47}) EXPECT_EQ(size(at), 24) << at;
+  for (const std::uint64_t at : {0, 22, 32, 49}) EXPECT_EQ(size(at), 0) << at;
+}
+
+// camlStdlib.do_at_exit and its like in bsc.exe 12.2.0: OCaml 5 calls C that allocates nothing on the system's stack.
+TEST(BareCode, CallsOnAnotherStack) {
+  const Bytes code{0x48, 0x83, 0xec, 0x18,          // sub rsp, 24
+                   0x48, 0x89, 0xe3,                // mov rbx, rsp
+                   0x49, 0x8b, 0x66, 0x40,          // mov rsp, [r14 + 64]
+                   0xff, 0x15, 0,    0,    0,   0,  // call [rip]
+                   0x48, 0x89, 0xdc,                // mov rsp, rbx
+                   0x48, 0x83, 0xc4, 0x18, 0xc3};   // add rsp, 24; ret
+  const auto rows = rows_of(code);
+  ASSERT_EQ(rows.size(), 5u);
+  const TraceRule& away = rows.at(0x100b);
+  EXPECT_EQ(away.cfa_kind, WL_CFA_REG);
+  EXPECT_EQ(away.cfa_reg, 3);
+  EXPECT_EQ(away.cfa_offset, 32);
+  EXPECT_EQ(away.ra_offset, -8);
+  EXPECT_EQ(away.x_kind, WL_REG_UNDEFINED);
+  EXPECT_EQ(rows.at(0x1014).cfa_reg, 7);
+  EXPECT_EQ(rows.at(0x1014).cfa_offset, 32);
+  EXPECT_EQ(rows.at(0x1018).cfa_offset, 8);
+  // Only the register whose callers' values the table tracks can lead back.
+  EXPECT_EQ(rows_of(code, 0, 12).at(0x100b).cfa_kind, WL_CFA_UNSUPPORTED);
+}
+
+TEST(BareCode, ACopyMayBeWrittenOver) {
+  const auto after = [](Bytes between, Bytes behind) {
+    Bytes code{0x48, 0x89, 0xe3};  // mov rbx, rsp
+    code.insert(code.end(), between.begin(), between.end());
+    code.insert(code.end(), {0x49, 0x8b, 0x66, 0x40});  // mov rsp, [r14 + 64]
+    code.insert(code.end(), behind.begin(), behind.end());
+    code.push_back(0x90);
+    return std::prev(rows_of(code).end())->second;
+  };
+  EXPECT_EQ(after({}, {0x90}).cfa_kind, WL_CFA_UNSUPPORTED);  // any instruction may write it
+  EXPECT_EQ(after({}, {0xff, 0xd0, 0x48, 0x89, 0xdc}).cfa_reg, 7);
+  EXPECT_EQ(after({0x31, 0xdb}, {0xff, 0xd0, 0x48, 0x89, 0xdc}).cfa_kind, WL_CFA_UNSUPPORTED);  // xor ebx, ebx
+  EXPECT_EQ(after({}, {0x31, 0xdb, 0x48, 0x89, 0xdc}).cfa_kind, WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(after({}, {0x50, 0x48, 0x89, 0xdc}).cfa_kind, WL_CFA_UNSUPPORTED);  // push rax
+  EXPECT_EQ(after({}, {0x48, 0x89, 0xc4, 0x90}).cfa_kind, WL_CFA_UNSUPPORTED);  // mov rsp, rax
 }
 
 std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_of(const Bytes& code) {
