@@ -14,6 +14,10 @@ enum Form : std::uint8_t {
   kOperand,      // ModR/M's r/m
   kOperandByte,  // the same, and a constant of 1 byte
   kOperandWord,  // the same, and a constant of 4 bytes
+  kMoveByte,     // r/m, if reg is 0: a constant of 1 byte
+  kMoveWord,     // the same, of 4 bytes
+  kTestByte,     // nothing, if reg is 0 or 1: a constant of 1 byte
+  kTestWord,     // the same, of 4 bytes
 };
 
 constexpr std::array<Form, 256> one_byte_forms() {
@@ -28,6 +32,8 @@ constexpr std::array<Form, 256> one_byte_forms() {
   forms[0x89] = forms[0xd1] = forms[0xd3] = kOperand;
   forms[0x83] = forms[0xc1] = kOperandByte;
   forms[0x81] = kOperandWord;
+  forms[0xc6] = kMoveByte, forms[0xc7] = kMoveWord;
+  forms[0xf6] = kTestByte, forms[0xf7] = kTestWord;
   return forms;
 }
 
@@ -36,8 +42,21 @@ constexpr std::array<Form, 256> two_byte_forms() {
   std::array<Form, 256> forms{};
   for (unsigned condition = 0x40; condition < 0x50; ++condition) forms[condition] = kRegister;  // cmov
   for (const unsigned extended : {0xb6U, 0xb7U, 0xbeU, 0xbfU, 0xafU})
-    forms[extended] = kRegister;  // movzx, movsx, imul
+    forms[extended] = kRegister;                                                               // movzx, movsx, imul
+  for (unsigned condition = 0x90; condition < 0xa0; ++condition) forms[condition] = kOperand;  // set
   return forms;
+}
+
+constexpr std::size_t constant_length(Form form) {
+  switch (form) {
+    case kOperandByte:
+    case kMoveByte:
+    case kTestByte: return 1;
+    case kOperandWord:
+    case kMoveWord:
+    case kTestWord: return 4;
+    default: return 0;
+  }
 }
 
 // ModR/M, SIB and displacement; 0: `code` ends before.
@@ -71,10 +90,12 @@ std::size_t plain_length(ByteView code) {
   const std::uint8_t modrm = bytes[++at];
   const unsigned reg = (rex & 4) << 1 | (modrm >> 3 & 7), rm = (rex & 1) << 3 | (modrm & 7);
   const bool memory = modrm < 0xc0, by_register = form == kRegister || form == kAddress;
-  if (form == kAddress && !memory) return 0;
-  if (by_register ? reg == kRspNumber : form != kNothing && !memory && rm == kRspNumber) return 0;
+  const bool moves = form == kMoveByte || form == kMoveWord, tests = form == kTestByte || form == kTestWord;
+  if ((form == kAddress && !memory) || (moves && (modrm & 0x38) != 0) || (tests && (modrm & 0x38) > 8)) return 0;
+  const bool by_operand = form != kNothing && !tests;
+  if (by_register ? reg == kRspNumber : by_operand && !memory && rm == kRspNumber) return 0;
   const std::size_t operand = operand_length(bytes + at, size - at);
-  const std::size_t length = at + operand + (form == kOperandByte ? 1U : form == kOperandWord ? 4U : 0U);
+  const std::size_t length = at + operand + constant_length(form);
   return operand != 0 && length <= size ? length : 0;
 }
 

@@ -80,34 +80,29 @@ std::uint64_t direct_target(const ZydisDecodedInstruction& info, const ZydisDeco
   return address + info.length + operand.imm.value.u;
 }
 
-// Calls and jumps to an address that they contain, by their encoding alone: a decoder takes ten times as long. Intel
-// SDM 2, appendix A.
-std::optional<StackEffect> direct_transfer(ByteView code, std::uint64_t address) {
-  const auto first = code.at<std::uint8_t>(0);
-  if (!first) return std::nullopt;
-  StackEffect effect;
-  std::size_t opcode = 1, distance = 4;
-  if (*first == 0xe8) {
-    effect.kind = Kind::kCall;
-  } else if (*first == 0xe9 || *first == 0xeb) {
-    effect.kind = Kind::kJump;
-    if (*first == 0xeb) distance = 1;
-  } else if ((*first & 0xf0) == 0x70) {
-    effect.kind = Kind::kBranch;
-    distance = 1;
-  } else if (const auto second = code.at<std::uint8_t>(1); *first == 0x0f && second && (*second & 0xf0) == 0x80) {
-    effect.kind = Kind::kBranch;
-    opcode = 2;
-  } else {
-    return std::nullopt;
-  }
-  const auto near = code.at<std::int8_t>(opcode);
-  const auto far = code.at<std::int32_t>(opcode);
-  if (distance == 1 ? !near : !far) return std::nullopt;
-  effect.length = static_cast<std::uint8_t>(opcode + distance);
-  if (effect.kind != Kind::kCall)
-    effect.target = address + effect.length + static_cast<std::uint64_t>(std::int64_t{distance == 1 ? *near : *far});
-  return effect;
+// Direct calls and jumps, calls by a word of the image, and returns by their encoding alone: a decoder takes ten times
+// as long. Intel SDM 2, appendix A.
+std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
+  const std::uint8_t first = code.at<std::uint8_t>(0).value_or(0), second = code.at<std::uint8_t>(1).value_or(0);
+  const auto transfer = [&](Kind kind, std::size_t opcode, std::size_t distance) -> std::optional<StackEffect> {
+    if (code.size() < opcode + distance) return std::nullopt;
+    StackEffect effect;
+    effect.kind = kind;
+    effect.length = static_cast<std::uint8_t>(opcode + distance);
+    const std::int64_t by = distance == 1   ? *code.at<std::int8_t>(opcode)
+                            : distance == 4 ? *code.at<std::int32_t>(opcode)
+                                            : 0;
+    if (kind != Kind::kCall && distance != 0) effect.target = address + effect.length + static_cast<std::uint64_t>(by);
+    return effect;
+  };
+  if (first == 0xe8) return transfer(Kind::kCall, 1, 4);
+  if (first == 0xe9) return transfer(Kind::kJump, 1, 4);
+  if (first == 0xeb) return transfer(Kind::kJump, 1, 1);
+  if ((first & 0xf0) == 0x70) return transfer(Kind::kBranch, 1, 1);
+  if (first == 0x0f && (second & 0xf0) == 0x80) return transfer(Kind::kBranch, 2, 4);
+  if (first == 0xff && second == 0x15) return transfer(Kind::kCall, 2, 4);  // call [rip + n]
+  if (first == 0xc3) return transfer(Kind::kReturn, 1, 0);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -117,7 +112,7 @@ Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address, Archite
   if (architecture == Architecture::kX86_64) {
     effect.length = static_cast<std::uint8_t>(plain_length(code));
     if (effect.length != 0) return effect;
-    if (const auto transfer = direct_transfer(code, address)) return *transfer;
+    if (const auto known = by_encoding(code, address)) return *known;
   }
   const Mode& mode = mode_of(architecture);
   ZydisDecodedInstruction info;
