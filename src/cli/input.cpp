@@ -43,11 +43,16 @@ class ImageFinder final : public sources::FormatVisitor {
   const image::PeImage* image_ = nullptr;
 };
 
-void print_ranges(TextWriter& out, std::span<const image::CodeRange> ranges) {
-  if (!ranges.empty()) out.text("Code ranges:\n");
-  for (const image::CodeRange& range : ranges)
-    put(out, "  ", Hex{range.begin}, "..", Hex{std::uint64_t{range.begin} + range.size}, "  ",
-        image::machine_name(range.machine), '\n');
+void print_ranges(TextWriter& out, std::span<const image::CodeRange> ranges, bool json) {
+  if (!ranges.empty() && !json) out.text("Code ranges:\n");
+  for (const image::CodeRange& range : ranges) {
+    const std::uint64_t end = std::uint64_t{range.begin} + range.size;
+    const std::string_view machine = image::machine_name(range.machine);
+    if (json)
+      put(out, "{\"begin\":", range.begin, ",\"end\":", end, ",\"machine\":", JsonString{machine}, "}\n");
+    else
+      put(out, "  ", Hex{range.begin}, "..", Hex{end}, "  ", machine, '\n');
+  }
 }
 
 // All function tables of a file: ARM64EC and ARM64X images have two.
@@ -55,7 +60,7 @@ bool list_all(const sources::UnwindSource& source, const ListingOptions& options
               sources::ErrorSink report, Lister list) {
   ImageFinder finder;
   source.accept(finder);
-  if (finder.image() != nullptr && options.ranges && !options.json) print_ranges(out, finder.image()->code_ranges());
+  if (finder.image() != nullptr && options.ranges) print_ranges(out, finder.image()->code_ranges(), options.json);
   bool listed = list(source, out, report, options.json);
   const auto extra = finder.image() != nullptr ? sources::make_extra_source(*finder.image()) : nullptr;
   if (extra != nullptr) listed = list(*extra, out, report, options.json) || listed;

@@ -12,7 +12,7 @@ struct ListingOptions {
   std::string file;
   bool json = false;
   bool errors_apart = false;  // on standard error: another tool's form has none
-  bool ranges = true;         // as text: the code ranges of an image with code for several machines come first
+  bool ranges = true;         // the code ranges of an image with code for several machines come first
 };
 
 // What to do with a file. `report` prints a malformed record in its place and makes the exit status kFoundWrong. False:
