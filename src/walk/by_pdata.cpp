@@ -30,14 +30,27 @@ void execute(const StepContext& context, Step& step) {
   step.signal_frame = !step.caller.pc().is_return_address();
 }
 
+// Code of another machine: its instructions are not read, so there is no other way to the caller.
+void by_foreign(const StepContext& context, Step& step) {
+  execute(context, step);
+  if (step.status.error.code == ErrorCode::kUnsupported && step.status.end == WalkEnd::kBadRow) {
+    step.status.end = WalkEnd::kForeign;
+    step.status.error.where = context.frame.pc().value();
+  } else if (step.status.end == WalkEnd::kComplete &&
+             context.module->end_proof(context.frame.pc()) != sources::EndProof::kProven) {
+    step.status = guessed_end(context);
+  } else {
+    (void)accept(context, step);
+  }
+}
+
 }  // namespace
 
 bool by_pdata(const StepContext& context, Step& step) {
   const Module& module = *context.module;
   const CodeAddress pc = context.frame.pc();
-  if (const auto foreign = module.foreign_code(pc.lookup())) {
-    step.status = {WalkEnd::kForeign, *foreign};
-    step.status.error.where = pc.value();
+  if (module.foreign_code(pc.lookup())) {
+    by_foreign(context, step);
     return true;
   }
   FrameRow row;

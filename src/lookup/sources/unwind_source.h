@@ -137,8 +137,8 @@ class UnwindSource {
   [[nodiscard]] virtual bool is_windows() const { return false; }
   // Of Windows: is code at an address without unwind information a leaf? Not if its compiler never writes any.
   [[nodiscard]] virtual bool may_be_leaf(std::uint64_t /*address*/) const { return is_windows(); }
-  // Code of another machine than architecture() has the reason why no walk goes through the code. Images of Windows for
-  // two machines have such code.
+  // Code of another machine than architecture() has a reason why its instructions are not read. Images of Windows for
+  // two machines have such code. unwind() goes through it, or fails with this reason (kUnsupported).
   [[nodiscard]] virtual std::optional<Error> foreign_code(std::uint64_t /*address*/) const { return std::nullopt; }
 
   // Bytes of the image as loaded, before relocation. False if the image does not have them.

@@ -5,6 +5,7 @@
 #include "formats/image/pe_names.h"
 #include "formats/winx64/exec.h"
 #include "formats/winx64/lower.h"
+#include "lookup/sources/ec_frames.h"
 #include "lookup/sources/ghc_frames.h"
 #include "lookup/sources/ocaml_frames.h"
 #include "lookup/sources/ocaml_stacks.h"
@@ -22,6 +23,7 @@ class X64Source final : public PeSource {
     ocaml_ = OcamlFrames::read(image_);
     ocaml_stacks_ = OcamlStacks::read(image_);
     ghc_ = GhcFrames::read(image_);
+    if (image_.is_hybrid() && image_.is_x64_format()) ec_ = make_extra_source(image_);
     go_ = make_go_source(image_, [this](const Error& error) { go_problems_.push_back(error); });
   }
 
@@ -42,8 +44,11 @@ class X64Source final : public PeSource {
   Expected<HandlerCall> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
     winx64::Unwound unwound;
     winx64::SavedAddresses addresses;
-    if (const std::uint64_t rva = callee.registers.pc().lookup() - callee.bias; has_go(rva)) return no_go_row(rva);
-    if (ghc_.has_code(image_, callee.registers.pc().lookup() - callee.bias, has_entry_)) {
+    const std::uint64_t rva = callee.registers.pc().lookup() - callee.bias;
+    if (const auto foreign = foreign_code(rva))
+      return has_ec(rva) ? unwind_ec(*ec_, callee, caller, saved) : Failure(*foreign);
+    if (has_go(rva)) return no_go_row(rva);
+    if (ghc_.has_code(image_, rva, has_entry_)) {
       const auto left =
           ghc_.unwind(image_, callee.bias, callee.memory, callee.registers, has_entry_, unwound, addresses);
       if (!left) return Failure(left.error());
@@ -62,6 +67,7 @@ class X64Source final : public PeSource {
 
   // Go's linker describes its functions in .pdata as well, but not where they change stacks.
   Expected<Function> function_at(std::uint64_t address) const override {
+    if (has_ec(address)) return ec_->function_at(address);
     return has_go(address) ? go_->function_at(address) : PeSource::function_at(address);
   }
   void for_each_function(FunctionSink callback, ErrorSink report) const override {
@@ -136,6 +142,9 @@ class X64Source final : public PeSource {
     }
   }
 
+  [[nodiscard]] bool has_ec(std::uint64_t rva) const {
+    return ec_ && rva >> 32 == 0 && image_.machine_at(static_cast<std::uint32_t>(rva)) == image::PeMachine::kArm64Ec;
+  }
   [[nodiscard]] bool has_go(std::uint64_t rva) const {
     if (!go_) return false;
     const auto function = go_->function_at(rva);
@@ -181,6 +190,7 @@ class X64Source final : public PeSource {
   OcamlStacks ocaml_stacks_;
   GhcFrames ghc_;
   std::vector<Error> go_problems_;
+  std::unique_ptr<UnwindSource> ec_;  // of ARM64EC code; null: the image has none
   std::unique_ptr<UnwindSource> go_;  // null: no program of Go's
   const struct {
     const winx64::Functions& functions;

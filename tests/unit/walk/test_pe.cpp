@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "base/registers.h"
+#include "lookup/sources/ec_frames.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"
+#include "walk/target/minidump_context.h"
 #include "windlass/target.h"
 #include "windlass_wine_layout.h"
 
@@ -380,6 +382,76 @@ TEST_F(HybridFrames, X64CodeThatArm64EcCodeCalled) {
   EXPECT_EQ(leaf.frame().pc(), CodeAddress::return_address(kArm + 4));
   EXPECT_EQ(leaf.frame().origin, FrameOrigin::kLeaf);
   ends_as_foreign(leaf, "ARM64EC code is not walked");
+}
+
+// With the second table ARM64EC code is walked, under its names for the registers: stp x19, x20, [sp, #-32]!; stp x29,
+// lr, [sp, #-16]!; mov x29, sp. So r12, r13 and rbp are saved.
+class Arm64EcFrames : public HybridFrames {
+ protected:
+  static constexpr std::uint64_t kBody = kArm + 0x10;
+
+  Arm64EcFrames() {
+    test::Bytes record, table;
+    record.u32(12U | 1U << 21 | 1U << 27).u32(0xe42481e1);
+    table.u32(0x1010).u32(builder_.data(record));
+    builder_.hybrid({0x1000 | 2, 0x10, 0x1010 | 1, 0x40}, {builder_.data(table), 8}, kPe);
+    add();
+  }
+};
+
+TEST_F(Arm64EcFrames, CallersOnBothSides) {
+  Registers innermost = at(kBody);
+  innermost.set(kRbp, kSp);
+  const std::uint64_t stack[] = {0xf0, kX64 + 6, 0x12, 0x13,    0, 0,  // of ARM64EC code; its caller is x64 code
+                                 0x33, kBody,    0xf1, kX64 + 6};      // of x64 code, which ARM64EC code called
+  for (std::size_t i = 0; i < std::size(stack); ++i) target_.memory().set(kSp + i * 8, stack[i]);
+  StackWalker walker(target_.space(), innermost);
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kX64 + 6));
+  EXPECT_EQ(walker.frame().origin, FrameOrigin::kPdata);
+  const Registers x64 = walker.frame().registers;
+  EXPECT_EQ(x64.architecture(), Architecture::kX86_64);
+  EXPECT_EQ(x64.sp(), kSp + 48);
+  EXPECT_EQ(x64.get(kRbp), 0xf0U);
+  EXPECT_EQ(x64.get(kR12), 0x12U);
+  EXPECT_EQ(x64.get(13), 0x13U);
+  EXPECT_EQ(x64.get(kRbx), innermost.get(kRbx));
+  EXPECT_EQ(walker.frame().saved.at(x64, kR12), kSp + 16);
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kBody));
+  EXPECT_EQ(walker.frame().registers.get(kRbx), 0x33U);
+}
+
+// A leaf has its return address in lr, which no register of x64 holds.
+TEST_F(Arm64EcFrames, AReturnAddressThatIsNotSaved) {
+  StackWalker walker(target_.space(), at(kArm));
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kLost);
+  EXPECT_STREQ(walker.error().what, "ARM64EC code has not saved a register that x64 has no name for");
+}
+
+// The fields of ARM64EC_NT_CONTEXT (winnt.h) by offset. Microsoft's debugger symbols of Windows 11 24H2 have the same.
+// The layout is that of x64's CONTEXT, so a field's offset says which register of x64 it is.
+TEST(Arm64EcRegisters, AreThoseOfTheContext) {
+  constexpr RegisterNumber kFp = 29, kArmSp = 31, kPc = 32;
+  constexpr RegisterNumber kFields[] = {8, 0, 1, 27, kArmSp, kFp, 25, 26, 2, 3, 4, 5, 19, 20, 21, 22, kPc};
+  constexpr std::size_t kX8At = 0x78;  // the first; all are 8 bytes
+  for (std::size_t i = 0; i < std::size(kFields); ++i) {
+    std::vector<std::byte> context(0x4d0);
+    const std::uint32_t flags = 0x0010'0003;
+    const std::uint64_t value = 0x1234;
+    std::memcpy(context.data() + 0x30, &flags, sizeof flags);
+    std::memcpy(context.data() + kX8At + 8 * i, &value, sizeof value);
+    const auto registers = walk::context_registers(Architecture::kX86_64, ByteView(context.data(), context.size()));
+    ASSERT_TRUE(registers) << registers.error().text();
+    unsigned found = 0;
+    registers->for_each([&](RegisterNumber x64, std::uint64_t has) {
+      if (has != value) return;
+      ++found;
+      EXPECT_EQ(sources::ec_register(x64), kFields[i]) << "at " << std::hex << kX8At + 8 * i;
+    });
+    EXPECT_EQ(found, 1U) << std::hex << kX8At + 8 * i;
+  }
 }
 
 // Metadata that cannot be read says nothing: entries are believed, and all else is no leaf.

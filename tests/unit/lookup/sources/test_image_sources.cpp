@@ -169,6 +169,46 @@ TEST_F(X64, RowsAreListedInOrder) {
   EXPECT_GE(all.begins.size(), 3u);
 }
 
+// Each of the two sources of an ARM64X image is asked for code of the other, and neither leads to the other for ever.
+TEST(ImageSources, Arm64XHasTwoTablesAndNoCircle) {
+  PeImageBuilder builder;
+  builder.machine = image::PeMachine::kArm64;
+  builder.text({0x53, 0x90, 0x5b, 0xc3});  // x64
+  UnwindInfoBytes info;
+  info.prolog_size = 1;
+  info.slots = {UnwindInfoBytes::slot(1, 0, 3)};
+  test::Bytes x64;
+  x64.u32(0x1000).u32(0x1004).u32(builder.data(info.bytes()));
+  builder.arm64_entry(0x1010, 1 | 16U << 2 | 1U << 23);  // packed: 16 instructions, a frame of 16 bytes
+  builder.hybrid({0x1000 | 2, 4, 0x1010 | 1, 0x40}, {builder.data(x64), 12});
+  const auto bytes = builder.build();
+  const ByteView view{std::span(bytes)};
+  const auto source = make_source(view, image::PeLayout::kFile);
+  EXPECT_EQ(source->architecture(), Architecture::kAArch64);
+  EXPECT_TRUE(source->function_at(0x1010));
+  EXPECT_STREQ(source->foreign_code(0x1000).value_or(Error{}).what, "x64 code of an ARM64X image is not walked");
+  const auto image = image::PeImage::parse(view, image::PeLayout::kFile);
+  ASSERT_TRUE(image);
+  const auto extra = make_extra_source(*image);
+  ASSERT_NE(extra, nullptr);
+  EXPECT_EQ(extra->architecture(), Architecture::kX86_64);
+  EXPECT_TRUE(extra->function_at(0x1000));
+  EXPECT_FALSE(extra->function_at(0x1010));
+  test::WordMemory memory;
+  Registers caller, callee(Architecture::kX86_64);
+  callee.set_sp(0x8000);
+  SavedLocations saved;
+  memory.set(0x8000, 0x33);
+  memory.set(0x8008, 0x1002);
+  callee.set_pc(CodeAddress::instruction(0x1002));
+  ASSERT_TRUE(extra->unwind({memory, callee}, caller, saved));
+  EXPECT_EQ(caller.get(3), 0x33U);
+  callee.set_pc(CodeAddress::instruction(0x1014));
+  const auto refused = extra->unwind({memory, callee}, caller, saved);
+  ASSERT_FALSE(refused);
+  EXPECT_STREQ(refused.error().what, "ARM64EC code is not walked");
+}
+
 TEST(ImageSources, WhatIsNoImageSaysSo) {
   const std::uint8_t bytes[16] = {1, 2, 3};
   const auto source = make_source(ByteView(std::span(bytes)), image::PeLayout::kFile);
