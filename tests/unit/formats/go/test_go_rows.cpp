@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/registers.h"
 #include "formats/go/rows.h"
 #include "support/fake_go.h"
 
@@ -124,6 +125,16 @@ TEST(GoRows, AFrameOfTheFramePointerAloneHasItBehindTheStore) {
                          {{4, 0}, {17, 8}, {1, 0}}),
             (Rows{"0-4 r7+8 pc=[cfa-8]", "4-8 r7+16 pc=[cfa-8]", "8-21 r7+16 pc=[cfa-8] r6=[cfa-16]",
                   "21-22 r7+8 pc=[cfa-8]"}));
+}
+
+// sub rsp, 8; mov [rsp], rbp; nop; add rsp, 8; ret: with two bytes behind it the code ends.
+TEST(GoRows, TheLastFunctionsFramePointerIsFoundToo) {
+  fake::Program program;
+  const std::uint64_t begin =
+      program.add("main.f", {0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0x2c, 0x24, 0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3},
+                  {{4, 0}, {9, 8}, {1, 0}});
+  EXPECT_EQ(rows_of(program, begin), (Rows{"0-4 r7+8 pc=[cfa-8]", "4-8 r7+16 pc=[cfa-8]",
+                                           "8-13 r7+16 pc=[cfa-8] r6=[cfa-16]", "13-14 r7+8 pc=[cfa-8]"}));
 }
 
 TEST(GoRows, WhoSavesNoFramePointerLeavesItAlone) {
@@ -274,6 +285,22 @@ TEST(GoRows, CallersOfWhoGivesTheThreadAnotherGoroutineAreNotOfIt) {
   EXPECT_EQ(rows_of(other, other.add("runtime.execute", words({0xd65f03c0}), {{4, 0}})), (Rows{"0-4 r31+0 pc=r30"}));
 }
 
+// On Windows the thread's data are where gs leads to.
+TEST(GoRows, TheThreadIsTheOneOfTheSystem) {
+  fake::Program program;
+  const std::uint64_t begin = program.add("runtime.execute", {0xc3}, {{1, 0}});
+  constexpr std::uint64_t kImageBase = 0x1'4000'0000;
+  for (const std::uint64_t base : {std::uint64_t{0}, kImageBase}) {
+    Table table = program.table();
+    table.base = base;
+    const GoRows rows(table, program.image());
+    FrameRow row;
+    ASSERT_TRUE(rows.row_at(begin, row)) << base;
+    EXPECT_EQ(row.registers.find(x86_64::kFsBase) != nullptr, base == 0);
+    EXPECT_EQ(row.registers.find(x86_64::kGsBase) != nullptr, base != 0);
+  }
+}
+
 // ---- other stacks ---------------------------------------------------------------------------------------------------
 
 // push rbp, and what switches.
@@ -305,6 +332,27 @@ TEST(GoRows, WhereTheThreadsWayIsNotKnownTheOtherStackHasNoRule) {
   fake::Program program;
   const std::uint64_t mcall = program.add("runtime.mcall", fake::kSwitch, {{49, 0}});
   EXPECT_EQ(rows_of(program, mcall)[1], "20-46 nothing pc=[cfa-8] r6=nowhere");
+}
+
+// Code that keeps its caller's stack as asmcgocall does, in a program without asmcgocall and without a way back.
+TEST(GoRows, WhereTheKeptStackIsNotKnownThereIsNoRule) {
+  fake::Program program;
+  const std::uint64_t keeps = program.add("runtime.systemstack", fake::kKeeps, {{34, 0}});
+  EXPECT_EQ(rows_of(program, keeps), (Rows{"0-4 r7+8 pc=[cfa-8]", "4-14 nothing pc=[cfa-8]", "14-33 nothing pc=[cfa-8]",
+                                           "33-34 r7+8 pc=[cfa-8]"}));
+}
+
+// A table of more code than the file has: what it says of the stack is all that is known.
+TEST(GoRows, CodeThatIsNotThereChangesNoStack) {
+  fake::Program program, shorter;
+  const std::uint64_t begin = program.add("runtime.systemstack", pushed(fake::kSwitch), {{1, 0}, {49, 8}});
+  shorter.add("main.f", {0xc3}, {{1, 0}});
+  ASSERT_EQ(rows_of(program, begin).size(), 4U);
+  const GoRows rows(program.table(), shorter.image());
+  Rows found;
+  EXPECT_TRUE(rows.for_each_row(*rows.map().function_at(begin),
+                                [&](const FrameRow& row) { found.push_back(text_of(row, begin)); }));
+  EXPECT_EQ(found, (Rows{"0-1 r7+8 pc=[cfa-8]", "1-50 r7+16 pc=[cfa-8]"}));
 }
 
 TEST(GoRows, BehindAResumedGoroutineThereIsNobody) {
