@@ -313,6 +313,30 @@ TEST(GcRoots, WhatCannotBeIsRefused) {
             "root is derived twice, or from a derived one");
   EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {c, b}}}),
             "root is derived twice, or from a derived one");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{a, b}, {b, c}}}),
+            "root is derived twice, or from a derived one");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{c, a}, {b, a}, {c, a}}}),
+            "root is derived twice, or from a derived one");
+  EXPECT_EQ(why({.code_size = 9, .always = {a}, .derived = {{b, a}}}), "derived root, or its base, is never live");
+  EXPECT_EQ(why({.code_size = 9, .always = {a}, .derived = {{a, b}}}), "derived root, or its base, is never live");
+  EXPECT_EQ(why({.code_size = 9, .always = {a}, .derived = {{a, a}}}), "derived root, or its base, is never live");
+  // They are of the map, not of a site, and the root is named by its number.
+  const auto text = [](const StackMap& map) { return encode(map).error().text(); };
+  EXPECT_EQ(text({.always = {a}, .derived = {{a, b}}}), "0x0: derived root, or its base, is never live");
+  EXPECT_EQ(text({.always = {a, b, c}, .derived = {{b, c}, {b, a}}}),
+            "0x0: root is derived twice, or from a derived one (0x1)");
+  EXPECT_EQ(text({.always = {a, a}}), "0x0: root is twice among those always live");
+}
+
+// Whatever the order that they are given in: who reads the map searches them by slot.
+TEST(GcRoots, DerivedOnesAreWrittenAscending) {
+  const RootSlot a = slot(at_sp(0)), b = slot(at_sp(8)), c = slot(at_sp(16)), d = slot(at_sp(24));
+  const auto one = encode({.code_size = 9, .always = {a, b, c, d}, .derived = {{d, a}, {b, a}, {c, a}}});
+  const auto other = encode({.code_size = 9, .always = {a, b, c, d}, .derived = {{b, a}, {c, a}, {d, a}}});
+  ASSERT_TRUE(one && other);
+  EXPECT_EQ(*one, *other);
+  OneFrame frame({.code_size = 9, .always = {a, b, c, d}, .derived = {{d, a}, {b, a}, {c, a}}});
+  EXPECT_EQ(frame.roots(1, true), "11<10 12<10 13<10 10");
 }
 
 // Byte for byte as gc_roots.h has it.
