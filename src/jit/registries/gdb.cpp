@@ -72,9 +72,6 @@ class ObjectFile : public Published {
 };
 
 class GdbRegistrar : public BatchRegistrar {
- public:
-  ~GdbRegistrar() override { remove_all(); }
-
  private:
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                std::span<const Run> runs) override {

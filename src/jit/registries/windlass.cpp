@@ -41,7 +41,6 @@ class OwnCode : public Published {
 class WindlassRegistrar : public BatchRegistrar {
  public:
   WindlassRegistrar() : BatchRegistrar(true) {}
-  ~WindlassRegistrar() override { remove_all(); }
 
  private:
   Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
