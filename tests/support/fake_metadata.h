@@ -23,8 +23,10 @@ class FakeMetadata {
     bool mapped = false;      // as the loader lays it out
     bool pe32 = false;
     bool extra_data = false;  // II.24.2.6 does not have it; edit-and-continue compilers write it
+    std::string version = "v4.0.30319";
   };
   enum Table : std::uint8_t {
+    kModule = 0x00,
     kTypeRef = 0x01,
     kTypeDef = 0x02,
     kMethodDef = 0x06,
@@ -35,7 +37,9 @@ class FakeMetadata {
   };
 
   FakeMetadata() : FakeMetadata(Options()) {}
-  explicit FakeMetadata(const Options& options) : options_(options) {}
+  explicit FakeMetadata(const Options& options) : options_(options) {
+    add(kModule, {{k2, 0}, {kText, text("Made.dll")}, {kGuid, 1}, {kGuid, 0}, {kGuid, 0}});
+  }
 
   // Each gives its row.
   std::uint32_t type_ref(std::string_view name) {
@@ -66,9 +70,9 @@ class FakeMetadata {
     put(kPe + 20, static_cast<std::uint16_t>(optional_size));
     put(kPe + 24, static_cast<std::uint16_t>(options_.pe32 ? 0x10b : 0x20b));
     put(kPe + 24 + (options_.pe32 ? 96 : 112) + 14 * 8, kRva);
-    // A section in front of that with the metadata.
+    // A section right in front of that with the metadata.
     const std::size_t section = kPe + 24 + optional_size;
-    put(section + 12, std::uint32_t{0x1000}), put(section + 16, std::uint32_t{0x100}), put(section + 20, kRaw - 0x100);
+    put(section + 12, std::uint32_t{0x1000}), put(section + 16, std::uint32_t{0x1000}), put(section + 20, kRaw - 0x100);
     put(section + 40 + 12, kRva), put(section + 40 + 16, static_cast<std::uint32_t>(72 + root.size()));
     put(section + 40 + 20, kRaw);
     put(to + 8, kRva + 72);
@@ -77,7 +81,7 @@ class FakeMetadata {
   }
 
  private:
-  enum Kind : std::uint8_t { k2, k4, kText, kBlob, kScope, kType, kMethodIndex, kParamIndex };
+  enum Kind : std::uint8_t { k2, k4, kText, kGuid, kBlob, kScope, kType, kMethodIndex, kParamIndex };
   struct Cell {
     Kind kind;
     std::uint32_t value;
@@ -109,6 +113,7 @@ class FakeMetadata {
       case k2: return 2;
       case k4: return 4;
       case kText:
+      case kGuid:
       case kBlob: return options_.wide_heaps ? 4 : 2;
       case kScope: return count(kTypeRef) > 0x3fff ? 4 : 2;  // two bits say which table
       case kType: return std::max(count(kTypeRef), count(kTypeDef)) > 0x3fff ? 4 : 2;
@@ -137,8 +142,9 @@ class FakeMetadata {
   [[nodiscard]] std::string metadata() const {
     const std::string table = tables();
     std::string root;
-    put_number(root, 0x424a'5342, 4), put_number(root, 0x10001, 4), put_number(root, 0, 4), put_number(root, 12, 4);
-    root.append("v4.0.30319\0\0", 12), put_number(root, 0, 2), put_number(root, 3, 2);
+    const std::string version = options_.version + std::string(4 - options_.version.size() % 4, '\0');
+    put_number(root, 0x424a'5342, 4), put_number(root, 0x10001, 4), put_number(root, 0, 4);
+    put_number(root, version.size(), 4), root += version, put_number(root, 0, 2), put_number(root, 3, 2);
     const std::size_t streams = root.size() + 12 + 20 + 16;
     const auto stream = [&](std::size_t offset, const std::string& bytes, std::string_view name) {
       put_number(root, offset, 4), put_number(root, bytes.size(), 4), root += name;

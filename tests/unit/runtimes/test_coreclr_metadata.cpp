@@ -224,13 +224,14 @@ TEST(CoreClrMetadata, NamesThatCannotBeReadAreLeftOut) {
   FakeMetadata module = with_types();
   (void)module.type("Third", "Space"), (void)module.type("Fourth", "");
   module.nested(4, 3);
+  (void)module.method("Other", bytes_of({0x20, 1, 0x01, 0x12, 1 << 2}));
   (void)module.method("M", bytes_of({0x30, 1, 1, 0x01, 0x1e, 0}));
-  module.generic(2 * 1 + 1, 0, "T");
+  module.generic(2 * 2 + 1, 0, "T");
   Failing memory(module);
   const auto metadata = Metadata(MetadataTables::open(memory, FakeMetadata::kBase, true).value());
   const auto names = [&](std::size_t fails) {
     memory.reads = 0, memory.fails = fails;
-    return metadata.type_name(memory, 4) + " " + metadata.method_name(memory, 1, 0);
+    return metadata.type_name(memory, 4) + " " + metadata.method_name(memory, 2, 0);
   };
   EXPECT_EQ(names(SIZE_MAX), "Space.Third.Fourth M[T](T)");
   const std::size_t reads = memory.reads;
