@@ -219,6 +219,32 @@ TEST_F(CodeNamesTest, AnEndedProcessIsKnownUntilManyOthersHaveEnded) {
   }
   EXPECT_EQ(names.open_path(child.tgid()), "");
   EXPECT_FALSE(names.open_path(others.front()->tgid()).empty());
+
+  const Child another;
+  another.append(fmt::format("{:x} 100 other\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, kMs, another.tgid()), "other");
+  names.end(another.tgid());
+  EXPECT_EQ(names.open_path(others.front()->tgid()), "") << "each that ends is instead of the oldest";
+  EXPECT_FALSE(names.open_path(others[1]->tgid()).empty());
+}
+
+// The end of a process may never be told.
+TEST_F(CodeNamesTest, OfProcessesThatAreGoneNoMoreIsRead) {
+  const Child gone, there;
+  for (const Child* child : {&gone, &there}) {
+    child->append(fmt::format("{:x} 100 first\n", kCode + 0x200));
+    EXPECT_EQ(name(0x200, kMs, child->tgid()), "first");
+  }
+  code->settled = false;
+  const std::uint32_t late_gone = names.find_late(gone.tgid(), place(0x10), 5, 5);
+  const std::uint32_t late_there = names.find_late(there.tgid(), place(0x10), 5, 5);
+  names.keep_only([&](std::uint32_t tgid) { return tgid == there.tgid(); });
+  EXPECT_EQ(names.function(late_gone).name, "published") << "it says no more";
+  EXPECT_EQ(names.function(late_there).name, "");
+  for (const Child* child : {&gone, &there}) child->append(fmt::format("{:x} 100 second\n", kCode + 0x400));
+  EXPECT_EQ(name(0x200, 2 * kMs, gone.tgid()), "first") << "as of one that has ended";
+  EXPECT_EQ(name(0x400, 2 * kMs, gone.tgid()), "");
+  EXPECT_EQ(name(0x400, 2 * kMs, there.tgid()), "second");
 }
 
 TEST_F(CodeNamesTest, OneWithoutAMapLeavesNothing) {
@@ -263,6 +289,18 @@ TEST_F(CodeNamesTest, LateNumbersHardlyGrowWithTime) {
   EXPECT_EQ(names.function(most).name, "published");
 }
 
+// The interval in which an address has one number doubles, to 121 days at most.
+TEST_F(CodeNamesTest, LateNumbersAreOfAtMostFourMonths) {
+  constexpr std::uint64_t kDay = 86'400'000'000'000, kDoublings = 24;
+  code->settled = false;
+  const Mapping mapping = *maps->find(kCode);
+  for (std::uint64_t i = 1; i <= kDoublings * CodeNames::kLateStep; ++i)
+    ASSERT_NE(names.find_late(1, {*maps, mapping, kCode + 0x10 + i}, 0, 0), CodeNames::kUnknown);
+  const std::uint32_t number = names.find_late(1, place(0x10), 0, 0);
+  EXPECT_EQ(names.find_late(1, place(0x10), 121 * kDay, 121 * kDay), number);
+  EXPECT_NE(names.find_late(1, place(0x10), 122 * kDay, 122 * kDay), number);
+}
+
 TEST_F(CodeNamesTest, ThereIsABoundForFunctions) {
   const auto add = [&](std::uint32_t line) { return names.add_inlined({"", "", line}, CodeNames::kUnknown); };
   for (std::uint32_t line = 1; line < CodeNames::kMaxFunctions; ++line) ASSERT_EQ(add(line), line);
@@ -278,6 +316,38 @@ TEST_F(CodeNamesTest, ThereIsABoundForTheirNames) {
   EXPECT_EQ(names.add_inlined({"x", "", 3}, CodeNames::kUnknown), CodeNames::kUnknown);
   EXPECT_EQ(names.add_inlined({"", "x", 4}, CodeNames::kUnknown), CodeNames::kUnknown);
   EXPECT_NE(names.add_inlined({"", "", 5}, CodeNames::kUnknown), CodeNames::kUnknown);
+}
+
+TEST_F(CodeNamesTest, LateNamesCountForTheBound) {
+  code->name = std::string(CodeNames::kMaxBytes / 2, 'x');
+  code->settled = false;
+  const std::uint32_t first = names.find_late(1, place(0x10), 5, 5), second = names.find_late(1, place(0x20), 5, 5);
+  names.resolve();
+  EXPECT_EQ(names.function(first).name.size(), CodeNames::kMaxBytes / 2);
+  EXPECT_EQ(names.function(second).name, "") << "with its file's name it is too long";
+  const std::string rest(CodeNames::kMaxBytes / 2 - std::string_view("published.js").size(), 'y');
+  EXPECT_EQ(names.add_inlined({rest, "y", 1}, CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_NE(names.add_inlined({rest, "", 1}, CodeNames::kUnknown), CodeNames::kUnknown);
+}
+
+TEST_F(CodeNamesTest, WhatIsForgottenMakesRoom) {
+  const std::string half(CodeNames::kMaxBytes / 2, 'x');
+  EXPECT_NE(names.add_inlined({half, "", 1}, CodeNames::kUnknown), CodeNames::kUnknown);
+  const std::uint32_t outer = names.add_inlined({"outer", "o.js", 2}, CodeNames::kUnknown);
+  const std::uint32_t inner = names.add_inlined({"inner", "i.js", 3}, outer);
+  const auto moved = names.forget();
+  EXPECT_NE(names.add_inlined({half, "", 4}, CodeNames::kUnknown), CodeNames::kUnknown);
+  const std::uint32_t again = moved(inner);
+  ASSERT_NE(again, CodeNames::kUnknown);
+  EXPECT_EQ(moved(inner), again);
+  EXPECT_EQ(moved(CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_EQ(names.function(again).name, "inner");
+  EXPECT_EQ(names.function(again).file, "i.js");
+  EXPECT_EQ(names.function(again).line, 3U);
+  const std::uint32_t around = names.function(again).inlined_in;
+  ASSERT_NE(around, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(around).name, "outer");
+  EXPECT_EQ(names.function(around).inlined_in, CodeNames::kUnknown);
 }
 
 }  // namespace
