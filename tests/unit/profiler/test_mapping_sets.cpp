@@ -125,6 +125,22 @@ TEST_F(MappingSetsTest, AReplacedSetIsHiddenThenFreedAGracePeriodApart) {
   EXPECT_EQ(sets.size(), 1u);
 }
 
+// The set between two others: what comes to its place leaves both as they are.
+TEST_F(MappingSetsTest, AFreedSetsPlaceIsGivenToAnother) {
+  for (const std::uint32_t tgid : {10U, 11U, 12U}) publish(tgid);
+  const std::uint32_t between = entries.entries.at(11).maps;
+  sets.forget(11, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  ASSERT_EQ(sets.size(), 2U);
+  publish(13);
+  EXPECT_EQ(entries.entries.at(13).maps, between);
+  for (const std::uint32_t tgid : {10U, 12U, 13U}) {
+    const wl_process& process = entries.entries.at(tgid);
+    EXPECT_EQ(head_of(process)->space, process.space) << tgid;
+    EXPECT_EQ(std::memcmp(arena->at(process.maps), two().data(), 2 * sizeof(wl_mapping)), 0) << tgid;
+  }
+}
+
 TEST_F(MappingSetsTest, AForkedChildKeepsItsParentsSet) {
   publish(10);
   entries.entries[11] = entries.entries.at(10);  // the fork program's doing
