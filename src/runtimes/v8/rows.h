@@ -96,7 +96,7 @@ class CompiledCode final : public Code {
     if (function == Functions::kNone) return;
     const SourcePosition* at = position_at(positions, static_cast<std::int64_t>(offset));
     SourcePosition position = at != nullptr ? *at : SourcePosition();
-    for (std::size_t depth = 0; depth <= inlined.size(); ++depth) {
+    for (std::size_t depth = 0; depth < inlined.size(); ++depth) {
       const auto index = static_cast<std::size_t>(position.inlining);
       if (position.inlining < 0 || index >= inlined.size()) break;
       visit(inlined[index].function, position.position);

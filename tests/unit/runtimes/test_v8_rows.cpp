@@ -1,14 +1,18 @@
 // The frames of code from V8's compilers: code in a frame that other code has set up, and the rows of instructions that
 // no path reaches.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "runtimes/v8/described.h"
 #include "runtimes/v8/heap.h"
+#include "runtimes/v8/image_file.h"
 #include "runtimes/v8/rows.h"
 #include "runtimes/v8/wasm_map.h"
+#include "support/fake_v8.h"
 #include "support/made_up_memory.h"
 
 namespace windlass::runtimes::v8 {
@@ -95,6 +99,13 @@ TEST(V8Rows, WhereTwoFramesMeetNothingIsKnown) {
   EXPECT_FALSE(code->has_frame(kAt + 10));
 }
 
+// test eax, eax; jne (out of the code, where it is no longer valid); call (which sets up the frame); nop; mov rsp, rbp;
+// pop rbp; ret
+TEST(V8Rows, BranchesOutOfBaselineCodeAreInFrontOfItsFrame) {
+  const Bytes bytes = {0x85, 0xc0, 0x0f, 0x85, 0, 0x10, 0, 0, 0xe8, 0, 1, 0, 0, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3};
+  EXPECT_EQ(cfas_at(*compiled(bytes, kBaseline), {0, 2, 8, 13, 14, 17, 18}), "s8 s8 s8 b16 b16 b16 s8");
+}
+
 TEST(V8Rows, AllRowsAreGivenAtTheCodesAddresses) {
   const auto code = compiled(kByCall, kBaseline);
   std::uint64_t reached = kAt;
@@ -126,6 +137,7 @@ TEST(V8Rows, BytesCountWhatIsKept) {
   EXPECT_EQ(code->bytes(), before + 3 * sizeof(SourcePosition) + 2 * sizeof(CompiledCode::Inlined) + 5 + 7);
   const auto wasm = liftoff(kByCall);
   const std::size_t nameless = wasm->bytes();
+  EXPECT_EQ(nameless, sizeof(CompiledCode) + kByCall.size() / 2);
   wasm->name = "name";
   wasm->file = "module.wasm";
   EXPECT_EQ(wasm->bytes(), nameless + 4 + 11);
@@ -154,6 +166,10 @@ TEST(V8Rows, CodeThatIsReturnedToAtItsFirstInstructionIsFoundInFrontOfIt) {
 TEST(V8Rows, CodeThatIsNotDescribedIsInItsFrameOrNotKnown) {
   EXPECT_EQ(cfa_at(MadeUpCode(nullptr, true, 0), 2), "b16");
   EXPECT_EQ(cfa_at(MadeUpCode(nullptr, false, 0), 2), "-");
+  FrameRow row;
+  ASSERT_TRUE(MadeUpCode(nullptr, true, 0).row_at(kAt + 2, row));
+  EXPECT_EQ(row.begin, kAt + 2);
+  EXPECT_EQ(row.end, kAt + 3) << "of the next byte nothing is known";
   std::size_t rows = 0;
   MadeUpCode(nullptr, true, 0).for_each_row([&](const FrameRow&) { ++rows; }, [](const Error&) {});
   EXPECT_EQ(rows, 0U);
@@ -183,6 +199,40 @@ TEST(V8Rows, FunctionsAreNotCalledByCodeOfFiles) {
   EXPECT_FALSE(compiled(kByCall, kOptimised)->may_be_outermost(kAt + 7));
   EXPECT_TRUE(compiled(kByCall, kStub)->may_be_outermost(kAt + 7)) << "a regular expression is";
   EXPECT_FALSE(liftoff(kByCall)->may_be_outermost(kAt + 7));
+}
+
+// A file of a V8 without builtins: what a builtin is, its name says.
+TEST(V8Rows, BuiltinsAreWhatTheyAreCalled) {
+  const std::vector<std::byte> bytes = test::fake_v8::file_of(test::fake_v8::facts());
+  const int fd = memfd_create("v8", MFD_CLOEXEC);
+  ASSERT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  auto mapped = MappedFile::from_fd(fd);
+  close(fd);
+  ASSERT_TRUE(mapped);
+  const auto file = ImageFile::open(std::move(*mapped));
+  ASSERT_TRUE(file) << file.error().text();
+  const auto kind = [&](const char* name) {
+    constexpr std::uint64_t kBias = 0x1000;
+    const BuiltinCode code(**file, {kAt, kAt + 0x40, name}, kBias);
+    EXPECT_EQ(code.begin, kAt + kBias - 1) << "what is returned to at its first instruction is found in front of it";
+    EXPECT_EQ(code.end, kAt + kBias + 0x40);
+    EXPECT_FALSE(code.lasting) << "an image may be taken away";
+    EXPECT_EQ(code.object(), nullptr);
+    EXPECT_EQ(code.wasm(), nullptr);
+    return std::string(code.may_be_outermost(kAt) ? "entry " : "") + (code.interprets() ? "interprets " : "") +
+           cfa_at(code, 9);
+  };
+  EXPECT_EQ(kind("ArrayMap"), "-");
+  EXPECT_EQ(kind("JSEntry"), "entry -");
+  EXPECT_EQ(kind("JSConstructEntry"), "entry -");
+  EXPECT_EQ(kind("JSRunMicrotasksEntry"), "entry -");
+  EXPECT_EQ(kind("CWasmEntry"), "entry -");
+  EXPECT_EQ(kind("JSEntryTrampoline"), "-") << "JSEntry calls it";
+  EXPECT_EQ(kind("InterpreterEntryTrampoline"), "interprets -");
+  EXPECT_EQ(kind("InterpreterEntryTrampolineForProfiling"), "interprets -");
+  EXPECT_EQ(kind("InterpreterEnterAtBytecode"), "interprets b16") << "it goes on in a frame that is there";
+  EXPECT_EQ(kind("InterpreterEnterAtNextBytecode"), "interprets b16");
+  EXPECT_EQ(kind("BaselineLeaveFrame"), "b16");
 }
 
 TEST(V8Rows, CodeThatCannotBeReadIsAnError) {
