@@ -33,7 +33,7 @@ std::uint64_t CodeMap::first(const Memory& memory) const {
 
 bool CodeMap::is_still(const Memory& memory, const Entry& entry) const {
   const auto now = read_entry(memory, entry.address);
-  if (!now || !now->is_of(entry)) return false;
+  if (!now || !now->is_still(entry)) return false;
   if (now->previous == 0) return first(memory) == entry.address;
   const auto previous = read_entry(memory, now->previous);
   return previous && previous->next == entry.address;
@@ -48,7 +48,7 @@ void CodeMap::read_list(const Memory& memory) {
        entry = read_entry(memory, entry->next)) {
     Registered& registered = entries_[entry->address];
     const auto known = before.find(entry->address);
-    if (known != before.end() && known->second.entry.is_of(*entry)) {
+    if (known != before.end() && entry->is_still(known->second.entry)) {
       registered = std::move(known->second);
     } else {
       registered.entry = *entry;

@@ -16,9 +16,8 @@ namespace windlass::runtimes::gdb {
 struct Entry {
   std::uint64_t address = 0;
   std::uint64_t next = 0, previous = 0, file = 0, size = 0;
-  [[nodiscard]] bool is_of(const Entry& other) const {
-    return address == other.address && file == other.file && size == other.size;
-  }
+  // `other`: what has been at this address.
+  [[nodiscard]] bool is_still(const Entry& other) const { return file == other.file && size == other.size; }
 };
 
 struct Registered {

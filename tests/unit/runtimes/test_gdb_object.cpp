@@ -211,6 +211,9 @@ TEST(GdbObject, SymbolsEndBelowTheLastAddress) {
   constexpr std::uint64_t kMost = ~(kText + 0x10);
   EXPECT_EQ(function_at(*MadeUp{.symbols = {{"f", 0x10, kMost}}}.read(), 0x14), "f 10-30");
   EXPECT_EQ(function_at(*MadeUp{.symbols = {{"f", 0x10, kMost + 1}}}.read(), 0x14), " 10-30");
+  EXPECT_EQ(function_at(*MadeUp{.symbols = {{"f", 0x10, kMost + 1}, {"around", 0x0, 0x40}}}.read(), 0x14),
+            "around 10-30")
+      << "one that is none hides no other";
 }
 
 TEST(GdbObject, SixteenMebibytesAreRead) {

@@ -42,6 +42,7 @@ TEST(GdbReader, FunctionsHaveTheirNamesAndFrames) {
   ASSERT_TRUE(method);
   EXPECT_EQ((*method)->begin, fake::kFirst);
   EXPECT_EQ((*method)->end, fake::kFirst + fake::kFunctionSize);
+  EXPECT_FALSE((*method)->lasting) << "it can be taken away";
   FrameRow row;
   ASSERT_TRUE((*method)->row_at(kInFirst, row));
   EXPECT_EQ(row.cfa.offset(), kOwnArchitecture == Architecture::kX86_64 ? 56 : 48);
