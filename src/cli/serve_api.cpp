@@ -32,7 +32,8 @@ namespace {
 constexpr std::string_view kJson = "application/json", kLines = "application/x-ndjson", kText = "text/plain";
 constexpr std::uint64_t kMsNs = 1'000'000, kMostMs = 10'000'000'000'000;  // the year 2286
 constexpr std::uint64_t kMostBars = 5000;
-constexpr std::uint64_t kLongMs = 3'600'000;  // from here on a profile may have no threads
+constexpr std::uint64_t kStacks = 50'000, kMostStacks = 10'000'000;  // of a profile
+constexpr std::uint64_t kLongMs = 3'600'000;                          // from here on a profile may have no threads
 
 // In ms of Unix time; `to` is behind the range.
 struct Span {
@@ -49,6 +50,7 @@ struct Asked {
   std::optional<Choice> before;  // what is compared with it
   std::string event;
   std::uint64_t step = 0;
+  std::uint64_t stacks = kStacks;  // more are left out
 
   [[nodiscard]] store::Filter filter(const Choice& of) const {
     store::Filter filter{.event = event, .labels = {}};
@@ -63,11 +65,9 @@ std::string read_parameters(std::string_view query, Asked& asked) {
   std::string problem;
   std::optional<std::string> before_label;
   Choice before;
-  const std::map<std::string_view, std::uint64_t*> numbers = {{"from", &asked.choice.span.from},
-                                                              {"to", &asked.choice.span.to},
-                                                              {"step", &asked.step},
-                                                              {"before_from", &before.span.from},
-                                                              {"before_to", &before.span.to}};
+  const std::map<std::string_view, std::uint64_t*> numbers = {
+      {"from", &asked.choice.span.from}, {"to", &asked.choice.span.to},      {"step", &asked.step},
+      {"stacks", &asked.stacks},         {"before_from", &before.span.from}, {"before_to", &before.span.to}};
   each_parameter(query, [&](std::string_view name, std::string_view text) {
     const auto value = form_decoded(text);
     const auto number = numbers.find(name);
@@ -76,7 +76,8 @@ std::string read_parameters(std::string_view query, Asked& asked) {
     } else if (number != numbers.end()) {
       const auto read = std::from_chars(value->data(), value->data() + value->size(), *number->second);
       if (read.ec != std::errc() || read.ptr != value->data() + value->size() || *number->second > kMostMs)
-        problem = fmt::format("{}: {} is no time in milliseconds", name, shown(*value));
+        problem = fmt::format("{}: {} is no {}", name, shown(*value),
+                              name == "stacks" ? "number of stacks" : "time in milliseconds");
     } else if (name == "label") {
       asked.choice.label = *value;
     } else if (name == "value") {
@@ -114,6 +115,7 @@ std::string problem_of(const Asked& asked, std::string_view kind) {
   if (choice.value && choice.label.empty()) return "value=VALUE needs label=KEY";
   if (asked.before && asked.before->value && asked.before->label.empty())
     return "before_value=VALUE needs before_label=KEY";
+  if (asked.stacks == 0 || asked.stacks > kMostStacks) return fmt::format("stacks=N: of 1 to {} stacks", kMostStacks);
   if (kind == "series" && (asked.step == 0 || (choice.span.to - choice.span.from) / asked.step >= kMostBars))
     return fmt::format("step=MS: of 1 to {} steps", kMostBars);
   return {};
@@ -264,7 +266,8 @@ class Answering {
   }
 
   Expected<profile::Profile> read(const Choice& choice) {
-    auto profile = store::read_profile(store_, asked_.filter(choice), ns(choice.span.from), ns(choice.span.to));
+    auto profile =
+        store::read_profile(store_, asked_.filter(choice), ns(choice.span.from), ns(choice.span.to), asked_.stacks);
     if (profile) name_late(*profile, &store_);
     return profile;
   }

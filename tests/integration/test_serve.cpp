@@ -104,6 +104,10 @@ TEST_F(ServeByHttp, AnswersAreTheStores) {
           .output;
   ASSERT_NE(report, "");
   EXPECT_EQ(body_of(get(fmt::format("/api/profile?from={}&to={}", kServedStart, kServedStart + 60'000))), report);
+  const std::string few =
+      body_of(get(fmt::format("/api/profile?stacks=1&from={}&to={}", kServedStart, kServedStart + 60'000)));
+  EXPECT_NE(few.find("the heaviest 1 stacks; "), few.npos) << few.substr(0, 400);
+  EXPECT_NE(few.find("\"[stacks left out]\""), few.npos);
   const std::string diff = body_of(get(fmt::format("/api/diff?before_from={0}&before_to={1}&from={1}&to={2}",
                                                    kServedStart, kServedStart + 60'000, kServedEnd)));
   EXPECT_EQ(nlohmann::json::parse(diff.substr(0, diff.find('\n')))["type"], "diff");
@@ -193,7 +197,8 @@ TEST_F(ServeByHttp, WhatIsWrongIsSaid) {
            "/api/series?step=0&" + range, "/api/series?" + range, "/api/series?step=1&" + range,
            "/api/series?step=20000&from=5&to=5", "/api/series?step=20000&from=9&to=5", "/api/series?step=1x&" + range,
            "/api/values?" + range, "/api/values?label=service", "/api/profile?value=x&" + range,
-           "/api/profile?from=-1&to=5", "/api/profile?from=1&to=99999999999999999999",
+           "/api/profile?from=-1&to=5", "/api/page?stacks=0&" + range, "/api/page?stacks=10000001&" + range,
+           "/api/page?stacks=all&" + range, "/api/profile?from=1&to=99999999999999999999",
            "/api/profile?from=1&to=20000000000000", "/api/page?label=%zz&" + range,
            "/api/page?before_from=9&before_to=8&" + range, "/api/diff?" + range, "/api/profile?what=1&" + range}) {
     const std::string answer = get(path);

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "profiler/store/clickhouse_store.h"
 #include "profiler/store/open_store.h"
@@ -85,6 +87,46 @@ TEST(SeveralStores, SamplesHaveTheirHost) {
       store::read_profile(stores, {"", {{"host", "host-a"}}}, kStart, kStart + 1)->functions.size();
   EXPECT_EQ(read->functions.size(), functions) << "equal functions of two stores are one";
 }
+
+// events_profile() has a stack with all of the CPU time, and two that share the waits: 3.5 ms and 1 ms.
+TEST(ReadProfile, StacksThatAreLeftOutAreCounted) {
+  SqliteSubject files;
+  const auto store = files.make();
+  ASSERT_TRUE(store->append(batch_at(0, events_profile()).batch()).value_or(false));
+  const auto read = [&](std::size_t most) { return *store::read_profile(*store, {}, kStart, kStart + 1, most); };
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  using Sums = std::map<Key, std::pair<std::uint64_t, std::uint64_t>>;
+  const auto sums_of = [](const profile::Profile& profile, bool left_out) {
+    Sums sums;
+    for (const auto& sample : profile.samples) {
+      const auto& inner = profile.locations[*sample.locations.begin()].lines;
+      const bool is_out =
+          sample.locations.size() == 1 && profile.functions[inner[0].function].name == "[stacks left out]";
+      if (left_out && !is_out) continue;
+      auto& [count, value] = sums[{sample.event, sample.labels, sample.pid, sample.tid}];
+      count += sample.count;
+      value += sample.value;
+    }
+    return sums;
+  };
+  const profile::Profile all = read(store::kAllStacks);
+  EXPECT_TRUE(sums_of(all, true).empty());
+  EXPECT_TRUE(all.comments.empty());
+  EXPECT_EQ(read(3).comments, all.comments) << "three stacks are there";
+  for (const std::size_t most : {1, 2}) {
+    const profile::Profile some = read(most);
+    EXPECT_EQ(sums_of(some, false), sums_of(all, false)) << "sums by labels stay";
+    std::uint64_t waits = 0;
+    for (const auto& [key, sum] : sums_of(some, true)) waits += sum.first;
+    EXPECT_EQ(waits, most == 2 ? 1u : 8u) << "the lighter stacks";
+    ASSERT_EQ(some.comments.size(), 1u);
+    EXPECT_EQ(some.comments[0], most == 2 ? "the heaviest 2 stacks; 1 others, with 11.1% of the samples' weight, are "
+                                            "[stacks left out]"
+                                          : "the heaviest 1 stacks; 2 others, with 50.0% of the samples' weight, are "
+                                            "[stacks left out]");
+  }
+}
+
 // One server for all; each store is a database.
 struct ClickhouseSubject {
   static ClickhouseProcess* server() {
