@@ -534,6 +534,7 @@ void Recorder::forget_told() {
 }
 
 profile::Profile Recorder::profile_since_told() {
+  intake_->judge();  // or the repeats of these stacks would count as lost
   const bool forgets = options_.forget_told > 0 && !times_ && allocations_ == nullptr &&
                        (seconds() >= forgotten_at_ + options_.forget_told || aggregator_.is_half_full());
   if (forgets) {

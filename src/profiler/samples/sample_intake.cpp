@@ -19,6 +19,12 @@ namespace {
 // A wait's event is its begin.
 bool counts_at_once(const wl_event_head& head) { return head.reason == 0; }
 
+// Of a raw sample: that of a wait is counted under it later.
+std::optional<wl_stack_key> key_of(const WalkedSample& sample) {
+  if (counts_at_once(sample.head)) return std::nullopt;
+  return wl_stack_key{sample.hash, sample.head.tgid, sample.head.tid};
+}
+
 }  // namespace
 
 bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
@@ -157,9 +163,8 @@ void SampleIntake::judge_exits(const MapSet& maps, StackRecord& stack) const {
 
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
-  read_stack(head, size, [&](const StackRecord& stack, const MapSet* maps) {
-    const wl_stack_key key{event.hash, head.tgid, head.tid};
-    keep_time(head, add_counted(key, stack, maps, counts_at_once(head)));
+  read_stack(head, size, [&](const StackRecord& stack, const MapSet*) {
+    add(head, stack, shared_maps_of(head.tgid), wl_stack_key{event.hash, head.tgid, head.tid});
   });
 }
 
@@ -175,7 +180,7 @@ void SampleIntake::read_stack(const wl_event_head& head, std::size_t size, const
   }
   const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
   const std::span kernel(frames, event.kernel_frames);
-  const bool half_written = event.user_frames != 0 && is_half_written(kernel);
+  const bool half_written = event.user_frames != 0 && unjudged_.can_judge(kernel) && unjudged_.is_half_written(kernel);
   const std::span user(frames + event.kernel_frames, half_written ? 1 : event.user_frames);
   const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
   (void)meet_generated(head.tgid, user);
@@ -214,7 +219,8 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
 }
 
 void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
-  if (is_half_written(event.kernel)) {
+  const bool is_judged = unjudged_.can_judge(event.kernel);
+  if (is_judged && unjudged_.is_half_written(event.kernel)) {
     const std::uint64_t pc = event.sample.registers.pc().value();
     add_raw(head, event, {.end = WL_END_REGISTER_LOST, .frames = {pc | WL_FRAME_EXACT}, .functions = {}});
     return;
@@ -231,7 +237,8 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   }
   stack.end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
-  if (maps != nullptr && event.space != 0) teacher_.teach({head.tgid, event.epoch, *maps}, stack.frames, head.time);
+  if (maps != nullptr && event.space != 0 && is_judged)
+    teacher_.teach({head.tgid, event.epoch, *maps}, stack.frames, head.time);
   if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
   add_raw(head, event, std::move(stack));
 }
@@ -249,10 +256,10 @@ void SampleIntake::add_raw(const wl_event_head& head, RawEvent& event, UnwoundSt
                       event.hash};
   if (stack.end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
-    (void)add(sample, false);
+    add(sample, false);
   } else {
     late_.push(std::move(sample));
-    late_.take_excess([this](const WalkedSample& early) { (void)add(early, true); });
+    late_.take_excess([this](const WalkedSample& early) { add(early, true); });
   }
 }
 
@@ -268,17 +275,35 @@ std::shared_ptr<const MapSet> SampleIntake::shared_maps_of(std::uint32_t tgid) c
   return process != nullptr ? process->maps.share() : nullptr;
 }
 
-std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
+StackRecord SampleIntake::named_record(const WalkedSample& sample, bool late) {
   StackRecord stack = record_of(sample.head, sample.end, sample.certainty);
   stack.kernel = sample.kernel;
   stack.user = sample.user;
   stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
-  if (counts_at_once(sample.head)) {
-    const std::size_t number = aggregator_.add(stack, sample.maps.get(), 1);
-    keep_time(sample.head, number);
-    return number;
+  return stack;
+}
+
+void SampleIntake::add(const WalkedSample& sample, bool late) {
+  add(sample.head, named_record(sample, late), sample.maps, key_of(sample));
+}
+
+void SampleIntake::add(const wl_event_head& head, const StackRecord& stack, const std::shared_ptr<const MapSet>& maps,
+                       std::optional<wl_stack_key> key) {
+  if (unjudged_.can_judge(stack.kernel)) {
+    (void)add_judged(head, stack, maps.get(), key);
+    return;
   }
-  return add_counted({sample.hash, stack.tgid, stack.tid}, stack, sample.maps.get(), 0);
+  unjudged_.push(head, stack, maps, key);
+  if (unjudged_.is_full()) judge();
+}
+
+std::size_t SampleIntake::add_judged(const wl_event_head& head, StackRecord stack, const MapSet* maps,
+                                     std::optional<wl_stack_key> key) {
+  if (unjudged_.is_half_written(stack.kernel)) cut_to_innermost(stack);
+  const std::size_t sample =
+      key ? add_counted(*key, stack, maps, counts_at_once(head)) : aggregator_.add(stack, maps, 1);
+  keep_time(head, sample);
+  return sample;
 }
 
 std::size_t SampleIntake::add_counted(const wl_stack_key& key, StackRecord stack, const MapSet* maps,
@@ -297,22 +322,29 @@ void SampleIntake::keep_time(const wl_event_head& head, std::size_t sample) {
   if (times_ != nullptr && counts_at_once(head)) times_->add(static_cast<std::uint32_t>(sample), head.time);
 }
 
+void SampleIntake::judge() {
+  unjudged_.take([this](const wl_event_head& head, const StackRecord& stack, const MapSet* maps,
+                        std::optional<wl_stack_key> key) { (void)add_judged(head, stack, maps, key); });
+}
+
 void SampleIntake::settle() {
+  if (unjudged_.can_judge_all()) judge();
   late_.take_settled([this](std::uint32_t tgid) { return ended(tgid); },
-                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+                     [this](const WalkedSample& sample) { add(sample, false); });
 }
 
 void SampleIntake::settle_all() {
   const std::uint64_t now = monotonic_ns();
-  late_.take_settled([now](std::uint32_t) { return now; },
-                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+  late_.take_settled([now](std::uint32_t) { return now; }, [this](const WalkedSample& sample) { add(sample, false); });
+  judge();
 }
 
 void SampleIntake::with_waiting(const std::function<void()>& use) {
+  judge();
   std::vector<std::size_t> added;
   if (times_ != nullptr) times_->lend();
   late_.for_each([&](const WalkedSample& sample) {
-    const std::size_t number = add(sample, false);
+    const std::size_t number = add_judged(sample.head, named_record(sample, false), sample.maps.get(), key_of(sample));
     if (counts_at_once(sample.head)) added.push_back(number);
   });
   use();
@@ -326,6 +358,7 @@ void SampleIntake::for_each_waiting(const std::function<void(const MapSet& maps)
     if (sample.maps != nullptr && sample.maps.get() != last) use(*sample.maps);
     last = sample.maps.get();
   });
+  unjudged_.for_each_maps(use);
 }
 
 void SampleIntake::forget_gone() {

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "os/register_writers.h"
 #include "profiler/processes/process_table.h"
 #include "profiler/samples/aggregator.h"
 #include "profiler/samples/code_names.h"
@@ -20,6 +21,7 @@
 #include "profiler/samples/taken_words.h"
 #include "profiler/samples/thread_labels.h"
 #include "profiler/samples/time_line.h"
+#include "profiler/samples/unjudged_samples.h"
 #include "profiler/samples/window_cache.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
@@ -57,8 +59,11 @@ class SampleIntake {
     thread_labels_ = &of_threads;
   }
 
-  // A sample that they were writing in has its innermost frame alone. The first sample of the kernel waits for them.
-  void set_writers(std::shared_future<os::RegisterWriters> writers) { writers_ = std::move(writers); }
+  // A sample that they were writing in has its innermost frame alone. Samples of the kernel wait for them: settle()
+  // does not, all that need every sample do.
+  void set_writers(std::shared_future<os::RegisterWriters> writers) { unjudged_.set_writers(std::move(writers)); }
+  // Samples of the kernel go to the profile.
+  void judge();
 
   // The times of samples go there; it must outlive this.
   void set_times(TimeLine& times) { times_ = &times; }
@@ -78,8 +83,8 @@ class SampleIntake {
   using StackUse = std::function<void(StackRecord& stack, const MapSet* maps)>;
   void read_stack(const wl_event_head& head, std::size_t size, const StackUse& use);
 
-  // Samples whose names may still come (LateSamples) are held back. Those that need wait no longer go to the profile
-  // now; or all, with what is known.
+  // Samples whose names may still come (LateSamples) are held back, and UnjudgedSamples. Those that need wait no longer
+  // go to the profile now; or all, with what is known.
   void settle();
   void settle_all();
   // They are in the aggregator while `use` is called, with what is known: for a profile in between.
@@ -119,7 +124,14 @@ class SampleIntake {
   [[nodiscard]] std::uint32_t name_late(const wl_event_head& head, std::uint64_t epoch, std::uint64_t frame,
                                         const CodePlace& place, std::uint64_t now);
   [[nodiscard]] StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty);
-  std::size_t add(const WalkedSample& sample, bool late);
+  [[nodiscard]] StackRecord named_record(const WalkedSample& sample, bool late);
+  // To the profile: now, or once it can be judged.
+  void add(const wl_event_head& head, const StackRecord& stack, const std::shared_ptr<const MapSet>& maps,
+           std::optional<wl_stack_key> key);
+  void add(const WalkedSample& sample, bool late);
+  // Returns the sample's number in the aggregator.
+  std::size_t add_judged(const wl_event_head& head, StackRecord stack, const MapSet* maps,
+                         std::optional<wl_stack_key> key);
   std::size_t add_counted(const wl_stack_key& key, StackRecord stack, const MapSet* maps, std::uint64_t count);
   void keep_time(const wl_event_head& head, std::size_t sample);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
@@ -131,16 +143,11 @@ class SampleIntake {
   [[nodiscard]] std::uint8_t silent_end(std::uint32_t tgid, std::uint8_t end,
                                         std::span<const std::uint64_t> frames) const;
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
-  // Are the thread's registers of two states? Nothing but the program counter is of use then.
-  [[nodiscard]] bool is_half_written(std::span<const std::uint64_t> kernel) const {
-    return writers_.valid() && !kernel.empty() && writers_.get().were_writing(kernel);
-  }
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
-  std::shared_future<os::RegisterWriters> writers_;
   TimeLine* times_ = nullptr;
   std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
   std::vector<wl_stack_key> in_use_keys_;
@@ -153,6 +160,7 @@ class SampleIntake {
   TakenWords taken_words_;
   WindowCache<std::uint32_t> named_;  // what name_late() found
   LateSamples late_;
+  UnjudgedSamples unjudged_;
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t malformed_ = 0;

@@ -127,15 +127,20 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   EXPECT_EQ(end_of(6, 0x8), WL_END_NO_MAPPING) << "nothing returns there";
 }
 
+os::RegisterWriters register_writers() {
+  const std::string path = testing::TempDir() + fmt::format("windlass-writers-{}", ::getpid());
+  std::ofstream(path) << "1200 T setup_rt_frame\n1240 T other\n";
+  os::RegisterWriters writers(path);
+  std::filesystem::remove(path);
+  return writers;
+}
+
 // The kernel calls a signal handler or returns from one: some registers are new, and some are not.
 TEST_F(SampleIntakeTest, AStackOfHalfWrittenRegistersIsItsInnermostFrame) {
   proc = "1000-2000 r-xp 00000000 00:00 0 \n";
   ASSERT_TRUE(table.scan(10, 1));
-  const std::string path = testing::TempDir() + fmt::format("windlass-writers-{}", ::getpid());
-  std::ofstream(path) << "1200 T setup_rt_frame\n1240 T other\n";
   std::promise<os::RegisterWriters> writers;
-  writers.set_value(os::RegisterWriters(path));
-  std::filesystem::remove(path);
+  writers.set_value(register_writers());
   intake.set_writers(writers.get_future().share());
   EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));
   EXPECT_TRUE(take_stack(1, 3, 0, 2, 0x1244));
@@ -149,6 +154,48 @@ TEST_F(SampleIntakeTest, AStackOfHalfWrittenRegistersIsItsInnermostFrame) {
   EXPECT_EQ(made.samples[2].end, WL_END_REGISTER_LOST);
   EXPECT_EQ(made.samples[2].locations.size(), 2u);
   EXPECT_EQ(intake.raw_ends(WL_END_REGISTER_LOST), 1u);
+}
+
+// Nobody waits for the names of the kernel's functions while processes come and go. Were that so, take_raw() would not
+// return here.
+TEST_F(SampleIntakeTest, SamplesThatCannotBeJudgedYetHoldUpNothing) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  std::promise<os::RegisterWriters> writers;
+  intake.set_writers(writers.get_future().share());
+  EXPECT_TRUE(take_raw(0x1000, {0x1238}, {}));
+  EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));
+  EXPECT_TRUE(take_stack(1, 3, 0, 2, 0x1244));
+  intake.settle();
+  EXPECT_TRUE(profile().samples.empty());
+  EXPECT_TRUE(take_stack(0, 3, 0, 3, 0x1234));
+  EXPECT_EQ(profile().samples.size(), 1u) << "no function of the kernel was running";
+  proc = "9000-a000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 2)) << "the samples are of the time before";
+  writers.set_value(register_writers());
+  intake.settle();
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 4u);
+  EXPECT_EQ(made.samples[1].end, WL_END_REGISTER_LOST);
+  EXPECT_EQ(made.samples[1].locations.size(), 2u) << "the kernel's frame and the innermost";
+  EXPECT_EQ(made.samples[2].end, WL_END_REGISTER_LOST);
+  EXPECT_EQ(made.samples[2].locations.size(), 2u);
+  EXPECT_EQ(made.samples[3].end, WL_END_COMPLETE);
+  EXPECT_EQ(made.samples[3].locations.size(), 4u);
+  EXPECT_EQ(aggregator.counted_stacks(), 3u) << "the kernel side counts their repeats";
+}
+
+// A profile is made of all that there is.
+TEST_F(SampleIntakeTest, AProfileWaitsUntilAllCanBeJudged) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  intake.set_writers(std::async(std::launch::deferred, register_writers).share());
+  EXPECT_TRUE(take_stack(1, 3, 0, 1, 0x1234));
+  EXPECT_TRUE(profile().samples.empty());
+  intake.with_waiting([&] {
+    ASSERT_EQ(profile().samples.size(), 1u);
+    EXPECT_EQ(profile().samples[0].end, WL_END_REGISTER_LOST);
+  });
 }
 
 TEST_F(SampleIntakeTest, PartsThatExceedTheEventAreRefused) {
