@@ -6,9 +6,10 @@
 #define WINDLASS_PYTHON_H
 
 #include "windlass_interpreted.h"
+#include "windlass_lookup.h"
 
-#define WL_THREADS_A_RUN 16
-#define WL_THREAD_RUNS 64
+#define WL_THREADS_A_RUN 8
+#define WL_THREAD_RUNS 128
 
 /* The word in a frame that was read; a verifier sees that it is in there. */
 #define WL_FRAME_WORD(it, offset) \
@@ -95,7 +96,7 @@ WL_GLOBAL int wl_identify_by_contents(struct wl_unwind* u, __u64 code) {
   if (wl_read_lines(u)) return WL_INTERPRETED_NONE;
   __u64 hash = 0;
   for (__u32 i = 0; i < WL_CODE_WORDS; i++)
-    hash = wl_mix(wl_mix(hash, i == it->layout.python.skipped_word ? 0 : it->code[i]), it->lines[i]);
+    hash = wl_mix(wl_mix(hash, it->code[i] & (wl_equal(i, it->layout.python.skipped_word) - 1)), it->lines[i]);
   if (wl_read(env, &it->value, 8, wl_code_word(it, it->layout.python.code_name) + it->layout.python.string_hash))
     return WL_INTERPRETED_NONE;
   hash = wl_mix(hash, it->value);

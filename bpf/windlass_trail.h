@@ -18,7 +18,7 @@
 
 #define WL_TRAIL_MISSES 16u /* After so many the walk does not look for the trail any more. */
 #define WL_TRAIL_PIECES 8   /* Pieces of the stack that are followed in one call. */
-#define WL_TRAIL_LOOP 32u   /* Frames of the trail in a loop; the verifier goes through every round of it. */
+#define WL_TRAIL_LOOP 16u   /* Frames of the trail in a loop; the verifier goes through every round of it. */
 #define WL_TRAIL_LOOKS (WL_TRAIL_MISSES + WL_TRAIL_FRAMES / WL_TRAIL_LOOP) /* Calls of wl_seek_trail in a walk. */
 #define WL_NEVER_SP (~0ull)                                                /* No walk comes there. */
 #define WL_NEEDS_STEP ((int)WL_END_COUNT + 1)

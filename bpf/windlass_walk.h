@@ -38,8 +38,7 @@ WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo* memo, __u64 p
 /* Steps from a code manager's code, by the row in the manager's table. If there is no row, or the table cannot be read
  * now, the agent knows more. When functions are taken away, an address may have another function's code. So stacks of
  * before and after are not the same, and nothing is left in the memo. */
-WL_GLOBAL int wl_step_managed(struct wl_unwind* u, __u64 pc) {
-  if (!u) return WL_END_INTERNAL;
+WL_INLINE int wl_step_managed(struct wl_unwind* u, __u64 pc) {
   int looked = wl_find_managed_rule(u, pc);
   u->hash = wl_mix(u->hash, u->table.header.recycled);
   if (looked != WL_LOOKED_FOUND) return WL_END_NO_ROW;
@@ -83,7 +82,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   return wl_step_by_rule(u, memo, pc);
 }
 
-#define WL_FRAMES_A_ROUND 8
+#define WL_FRAMES_A_ROUND 6
 
 /* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory; fewer if the trail is
  * near. WL_NEEDS_STEP at a frame that needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
@@ -146,12 +145,14 @@ WL_GLOBAL int wl_after_step(struct wl_scratch* s, struct wl_trail* trail, __u64 
   return status;
 }
 
-/* Runs many steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
- * loop in a function of its own makes two short loops, and the instructions of both are fewest with so many rounds in
- * that of the longer body. Returns 0 while there is a caller; else u->end says why not. */
-#define WL_ROUNDS_A_RUN 48
+/* Runs some steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
+ * loop in a function of its own makes three short loops. Returns 0 while there is a caller; else u->end says why not.
+ */
+#define WL_ROUNDS_A_RUN 12
+#define WL_RUNS_A_CALL 24
 /* A round is one frame or more, or a look for the trail. */
-#define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_TRAIL_LOOKS + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN)
+#define WL_ROUNDS (WL_MAX_USER_FRAMES + 1 + WL_TRAIL_LOOKS)
+#define WL_CALLS ((WL_ROUNDS + WL_ROUNDS_A_RUN * WL_RUNS_A_CALL - 1) / (WL_ROUNDS_A_RUN * WL_RUNS_A_CALL))
 
 WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
   if (!s || !memo || !trail) return 1;
@@ -174,11 +175,20 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_
   return 1;
 }
 
+/* The same for many steps. */
+WL_GLOBAL int wl_walk_runs(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
+  if (!s || !memo || !trail) return 1;
+  for (int i = 0; i < WL_RUNS_A_CALL; i++) {
+    if (wl_walk_run(s, memo, trail)) return 1;
+  }
+  return 0;
+}
+
 /* Unwinds the stack from the cursor to its end, u->end. `trail` is the thread's last walk, and becomes this one. */
 WL_INLINE void wl_walk(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
   wl_begin_trail(s, trail);
-  for (int i = 0; i < (int)WL_RUNS; i++) {
-    if (wl_walk_run(s, memo, trail)) break;
+  for (int i = 0; i < (int)WL_CALLS; i++) {
+    if (wl_walk_runs(s, memo, trail)) break;
   }
   wl_keep_trail(s, trail);
 }
