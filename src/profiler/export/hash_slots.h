@@ -14,6 +14,8 @@ inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
   return hash ^ (hash >> 29);
 }
+// Different pairs have different hashes. mix_hash(a, b) has one for all pairs whose bits differ in the same places.
+inline std::uint64_t hash_of_pair(std::uint32_t a, std::uint32_t b) { return mix_hash(0, std::uint64_t{a} << 32 | b); }
 
 // Eight bytes a slot, at most half of them used. Numbers are below profile::kNone.
 class HashSlots {
@@ -26,6 +28,10 @@ class HashSlots {
     for (std::size_t at = hash & mask(); slots_[at].number != profile::kNone; at = (at + 1) & mask())
       if (slots_[at].tag == tag && equal(slots_[at].number)) return slots_[at].number;
     return profile::kNone;
+  }
+  // Starts to load what find() with this hash will look at.
+  void prefetch(std::uint64_t hash) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[hash & mask()]);
   }
   // Adds one that is not there. hash_of(number): the hash of any that are.
   template <typename HashOf>

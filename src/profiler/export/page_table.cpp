@@ -35,9 +35,9 @@ class PageStacks {
     }
   }
 
-  // Writes the nodes' columns. Returns how many nodes there are.
+  // Writes the nodes' columns, and gives back the tree. Returns how many nodes there are. To be called once.
   std::uint32_t write_nodes(PageTable& table, std::size_t frame_count) {
-    numbers_.resize(tree_.size());
+    std::vector<std::uint32_t> numbers(tree_.size());  // of each node of the tree: its place in preorder
     std::vector<std::uint32_t> of_frame(frame_count, kNone);
     std::string frames;
     std::uint32_t node = 0;
@@ -60,7 +60,7 @@ class PageStacks {
       todo.pop_back();
       put_uleb128(table.bytes, depth - parent_depth);
       depth = parent_depth + 1;
-      numbers_[at] = ++node;
+      numbers[at] = ++node;
       std::uint32_t& number = of_frame[tree_[at].frame];
       const auto next = static_cast<std::uint32_t>(table.frames.size());
       put_uleb128(frames, number == kNone ? 0 : next - number);
@@ -71,14 +71,16 @@ class PageStacks {
       add_children(at, parent_depth + 1);
     }
     table.bytes += frames;
+    for (std::uint32_t& of : of_sample_) of = numbers[of];
+    tree_ = std::vector<TreeNode>();
     return node;
   }
-  [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return numbers_[of_sample_[sample]]; }
+  // Of the columns, once they are written.
+  [[nodiscard]] std::uint32_t node_of(std::size_t sample) const { return of_sample_[sample]; }
 
  private:
   std::vector<TreeNode> tree_;
-  std::vector<std::uint32_t> of_sample_;  // its node of the tree
-  std::vector<std::uint32_t> numbers_;    // of each node of the tree: its place in preorder
+  std::vector<std::uint32_t> of_sample_;  // its node of the tree; then of the columns
 };
 
 // `entry_of`: where each sample is then.

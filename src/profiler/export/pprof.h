@@ -40,7 +40,9 @@ struct PprofLimits {
 // Compressed or not. Also reads other programs' profiles: a value of the unit "count" and the value behind it are one
 // event, a value without a count before it is one by itself. A sample with values of several events becomes several.
 // Labels with numbers, but for pid and tid, are left out. An error names the byte offset in the uncompressed message.
-[[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
+// `owned`: null, or what `bytes` lie in, which is emptied when compressed bytes are unpacked.
+[[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {},
+                                                    std::vector<std::byte>* owned = nullptr);
 // "-" is standard input.
 [[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});
 

@@ -505,10 +505,18 @@ class PprofReader {
 
 }  // namespace
 
-Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits) {
+Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits, std::vector<std::byte>* owned) {
   if (is_gzip(bytes)) {
-    GzipAhead pieces(bytes, limits.max_bytes);
-    return PprofReader(limits).read([&] { return pieces.next(); });
+    std::optional<GzipAhead> pieces(std::in_place, bytes, limits.max_bytes);
+    return PprofReader(limits).read([&]() -> Expected<ByteView> {
+      Expected<ByteView> piece = pieces->next();
+      if (piece && piece->empty()) {
+        pieces.reset();
+        if (owned != nullptr) *owned = std::vector<std::byte>();
+        return ByteView();
+      }
+      return piece;
+    });
   }
   return PprofReader(limits).read([&]() -> Expected<ByteView> { return std::exchange(bytes, ByteView()); });
 }

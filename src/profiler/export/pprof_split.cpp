@@ -89,6 +89,7 @@ void PprofSplit::add(ByteView piece) {
 
 void PprofSplit::finish() {
   if (!begun_.empty() && !is_full()) throw protozero::end_of_buffer_exception();
+  while (finished_ != samples_ && !is_full()) finish_oldest();
 }
 
 void PprofSplit::take_field(protozero::data_view field) {
@@ -97,7 +98,8 @@ void PprofSplit::take_field(protozero::data_view field) {
   if (top.tag() == pprof::kSample) {
     take_sample(view_of(top));
   } else {
-    if (place_of(others_.size()) != at_) {
+    const auto run = places_.empty() ? std::pair<std::size_t, std::uint64_t>{} : places_.back();
+    if (at_ - run.second != others_.size() - run.first) {
       places_.emplace_back(others_.size(), at_);
       items_ += sizeof places_.front() / kItemBytes;
     }
@@ -123,13 +125,23 @@ void PprofSplit::take_sample(protozero::data_view fields) {
   }
   append(records_, kept, static_cast<std::size_t>(fields.data() + fields.size() - kept));
   sample.rest = static_cast<std::uint32_t>(records_.size() - record - sizeof sample);
+  std::memcpy(records_.data() + record, &sample, sizeof sample);
   const std::size_t nodes = stacks_.nodes();
   const std::uint64_t most = most_items_ - std::min(items_, most_items_);
-  sample.stack = stacks_.take(most);
-  std::memcpy(records_.data() + record, &sample, sizeof sample);
+  const PprofStacks::Begun stack = stacks_.take(most);
   items_ += sizeof(profile::Sample) / kItemBytes + (stacks_.nodes() - nodes) * kItemsOfNode;
-  if (sample.stack.size > most) items_ = most_items_ + 1;
-  ++samples_;
+  if (stack.size > most) items_ = most_items_ + 1;
+  if (samples_ - finished_ == kMostUnfinished) finish_oldest();
+  unfinished_[samples_++ % kMostUnfinished] = {record, stack};
+}
+
+void PprofSplit::finish_oldest() {
+  const Unfinished& oldest = unfinished_[finished_++ % kMostUnfinished];
+  const std::size_t nodes = stacks_.nodes();
+  SplitSample sample = record_at(oldest.record);
+  sample.stack = stacks_.finish(oldest.stack);
+  std::memcpy(records_.data() + oldest.record, &sample, sizeof sample);
+  items_ += (stacks_.nodes() - nodes) * kItemsOfNode;
 }
 
 std::uint64_t PprofSplit::place_of(std::size_t other) const {

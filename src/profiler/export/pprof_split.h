@@ -1,6 +1,7 @@
 // A pprof message that comes in pieces, taken apart: stacks are read at once, the rest is kept.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <protozero/data_view.hpp>
@@ -68,6 +69,7 @@ class PprofSplit {
   static std::size_t field_size(const char* bytes, std::size_t size);
   [[nodiscard]] SplitSample record_at(std::size_t at) const;
   std::size_t take_begun(protozero::data_view bytes);
+  void finish_oldest();
   void take_field(protozero::data_view field);
   void take_sample(protozero::data_view fields);
 
@@ -79,6 +81,14 @@ class PprofSplit {
   PageBuffer others_;
   std::vector<std::pair<std::size_t, std::uint64_t>> places_;  // runs of others_: offsets in it and in the message
   PageBuffer records_;                                         // a SplitSample, and its other fields
+  // The youngest samples, whose stacks have no nodes yet.
+  struct Unfinished {
+    std::size_t record = 0;  // in records_
+    PprofStacks::Begun stack;
+  };
+  static constexpr std::size_t kMostUnfinished = 16;
+  std::array<Unfinished, kMostUnfinished> unfinished_;  // a ring
+  std::size_t finished_ = 0;                            // of samples_
   std::size_t samples_ = 0;
 };
 

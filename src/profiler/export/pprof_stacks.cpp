@@ -49,47 +49,40 @@ const PprofStacks::Known* PprofStacks::find(const Known& hash) const {
   return nullptr;
 }
 
-SampleStack PprofStacks::read(protozero::data_view ids, std::uint64_t most) {
+// Only the size is right if it is more than `most`.
+PprofStacks::Known PprofStacks::callers_of(protozero::data_view ids, std::uint64_t most) {
+  Known hash = hash_of(ids);
+  if (const Known* const known = find(hash)) return *known;
   const char *at = ids.data(), *const end = at + ids.size();
-  const auto size = std::count_if(at, end, [](char byte) { return (byte & 0x80) == 0; });
-  SampleStack stack{.node = 0, .size = static_cast<std::uint32_t>(size)};
-  if (stack.size > most) return stack;
-  const std::uint32_t innermost = number_of(protozero::decode_varint(&at, end));
-  const protozero::data_view callers(at, static_cast<std::size_t>(end - at));
-  stack.node = interner_.child_of(node_of(callers, stack.size - 1), innermost);
-  return stack;
-}
-
-// Of the callers of a stack that is new: most new stacks of a large profile differ from others by the innermost
-// location.
-std::uint32_t PprofStacks::node_of(protozero::data_view ids, std::uint32_t size) {
-  if (size == 0) return 0;
-  Known hash = hash_of(ids);
-  if (const Known* const known = find(hash)) return known->node;
+  hash.size = static_cast<std::uint32_t>(std::count_if(at, end, [](char byte) { return (byte & 0x80) == 0; }));
+  if (hash.size > most) return hash;
   stack_.clear();
-  for (const char *at = ids.data(), *const end = at + ids.size(); at != end;)
-    stack_.push_back(number_of(protozero::decode_varint(&at, end)));
-  hash.node = interner_.node_of(stack_);
-  hash.size = size;
+  while (at != end) stack_.push_back(number_of(protozero::decode_varint(&at, end)));
+  hash.node = interner_->node_of(stack_);
   remember(hash);
-  return hash.node;
+  return hash;
 }
 
-SampleStack PprofStacks::take(std::uint64_t most) {
+PprofStacks::Begun PprofStacks::take(std::uint64_t most) {
   const protozero::data_view ids = std::exchange(list_, {});
-  if (ids.empty()) return {};
-  Known hash = hash_of(ids);
-  if (const Known* const known = find(hash)) {
-    all_.clear();
-    return {.node = known->node, .size = known->size};
+  Begun stack;
+  if (ids.empty()) return stack;
+  const char *at = ids.data(), *const end = at + ids.size();
+  stack.innermost = number_of(protozero::decode_varint(&at, end));
+  stack.size = 1;
+  if (at != end) {
+    const Known callers = callers_of({at, static_cast<std::size_t>(end - at)}, most);
+    stack.callers = callers.node;
+    stack.size += callers.size;
   }
-  const SampleStack stack = read(ids, most);
   all_.clear();
-  if (stack.size > most) return stack;
-  hash.node = stack.node;
-  hash.size = stack.size;
-  remember(hash);
+  interner_->prefetch(stack.callers, stack.innermost);
   return stack;
+}
+
+SampleStack PprofStacks::finish(const Begun& stack) {
+  if (stack.size == 0) return {};
+  return {.node = interner_->child_of(stack.callers, stack.innermost), .size = stack.size};
 }
 
 void PprofStacks::remember(const Known& list) {
@@ -112,6 +105,8 @@ void PprofStacks::grow() {
 
 void PprofStacks::settle(const IdMap& locations, const std::vector<std::uint32_t>& frames_in) {
   locations_ = &locations;
+  interner_.reset();
+  known_ = std::vector<Known>();
   profile::StackPool& pool = *root_.pool();
   frames_.assign(pool.nodes().size(), 0);
   bool wrong = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <protozero/data_view.hpp>
 #include <string>
 #include <unordered_map>
@@ -18,21 +19,30 @@ struct SampleStack {
   std::uint32_t size = 0;
 };
 
-// Reads lists of location ids into a pool. A list that a sample had shortly before is read once. Memory: O(kMostKnown)
-// and the StackInterner's. Ids need no locations until settle(): a file may name them behind its samples.
+// Reads lists of location ids into a pool. The callers of an innermost location that a sample had shortly before are
+// read once: most stacks of a large profile differ from others by the innermost location. Memory: O(kMostKnown) and the
+// StackInterner's. Ids need no locations until settle(): a file may name them behind its samples.
 class PprofStacks {
  public:
+  // A stack whose callers have a node.
+  struct Begun {
+    std::uint32_t callers = 0, innermost = 0;  // a node, and the number of an id
+    std::uint32_t size = 0;
+  };
+
   // Of the sample at hand: ids, one behind the other. They stay where they are until take(). Throws a
   // protozero::exception if the last one is cut off.
   void add(protozero::data_view ids);
   // Of what was added since the last call. One of more than `most` locations is not read: only its size is right.
   // Throws a protozero::exception if an id is damaged.
-  SampleStack take(std::uint64_t most);
+  Begun take(std::uint64_t most);
+  // Some take()s later, as what it looks at is on its way from memory until then.
+  SampleStack finish(const Begun& stack);
   // Of all stacks together.
   [[nodiscard]] std::size_t nodes() const { return root_.pool()->nodes().size(); }
 
   // Puts the places of locations in place of their ids. `frames_in`: of each location, how many frames it makes. To be
-  // called once, before all that follows.
+  // called once, behind all of the above and before all that follows. Gives back memory that only the former need.
   void settle(const IdMap& locations, const std::vector<std::uint32_t>& frames_in);
   // With inlined calls. kWrong: the stack has an id that no location has.
   static constexpr std::uint64_t kWrong = ~std::uint64_t{0};
@@ -55,8 +65,7 @@ class PprofStacks {
     [[nodiscard]] bool is(const Known& hash) const { return size != 0 && low == hash.low && high == hash.high; }
   };
   static Known hash_of(protozero::data_view ids);
-  SampleStack read(protozero::data_view ids, std::uint64_t most);
-  std::uint32_t node_of(protozero::data_view ids, std::uint32_t size);
+  Known callers_of(protozero::data_view ids, std::uint64_t most);
   [[nodiscard]] const Known* find(const Known& hash) const;
   void remember(const Known& list);
   void put(const Known& list);
@@ -65,9 +74,9 @@ class PprofStacks {
   [[nodiscard]] std::uint64_t id_of(std::uint32_t number) const;
 
   profile::Stack root_ = profile::Stack::in_new_pool();
-  StackInterner interner_{*root_.pool()};
-  protozero::data_view list_;  // of the sample at hand: its first list, or all_
-  std::string all_;            // its lists, where it has several
+  std::optional<StackInterner> interner_{*root_.pool()};  // until settle()
+  protozero::data_view list_;                             // of the sample at hand: its first list, or all_
+  std::string all_;                                       // its lists, where it has several
   std::vector<std::uint32_t> stack_;
   std::vector<Known> known_{64};  // a power of two of them; a list is at its hash's place or beside it
   std::size_t used_ = 0;          // of known_, about

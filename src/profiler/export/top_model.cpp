@@ -135,7 +135,7 @@ void TopModel::process_rows() {
 
 void TopModel::label_rows() {
   for (const auto& [label, weight] : shown().labels())
-    rows_.push_back({.id = mix_hash(label.first + std::uint64_t{1}, label.second),
+    rows_.push_back({.id = hash_of_pair(label.first + 1, label.second),
                      .self = weight,
                      .total = weight,
                      .name = names_.text(label.first),

@@ -45,7 +45,7 @@ std::uint32_t TreeMaker::child_of(std::uint32_t parent, std::uint32_t frame) {
 
 std::uint32_t TreeMaker::made_of(std::uint32_t above, std::uint32_t stack) const {
   if (made_[stack].above == above) return made_[stack].node;
-  const std::uint32_t other = others_.find(mix_hash(above, stack), [&](std::uint32_t number) {
+  const std::uint32_t other = others_.find(hash_of_pair(above, stack), [&](std::uint32_t number) {
     return more_[number].above == above && more_[number].stack == stack;
   });
   return other != kNone ? more_[other].node : kNone;
@@ -58,7 +58,7 @@ void TreeMaker::add_made(const Made& made) {
   }
   more_.push_back(made);
   others_.add(static_cast<std::uint32_t>(more_.size() - 1),
-              [&](std::uint32_t number) { return mix_hash(more_[number].above, more_[number].stack); });
+              [&](std::uint32_t number) { return hash_of_pair(more_[number].above, more_[number].stack); });
 }
 
 }  // namespace windlass::exporter

@@ -89,14 +89,14 @@ Expected<Imported> read_plain(ByteView bytes, FileFormat format, const Limits& l
   __builtin_unreachable();
 }
 
-// pprof is unpacked while it is read, other formats as a whole.
-Expected<Imported> read_packed(ByteView bytes, const Limits& limits) {
+// pprof is unpacked while it is read, other formats as a whole. `owned`: as read_pprof() has it.
+Expected<Imported> read_packed(ByteView bytes, const Limits& limits, std::vector<std::byte>* owned = nullptr) {
   const std::string head = exporter::gunzip_head(bytes, kLook);
   const ByteView begin(std::as_bytes(std::span(head)).data(), head.size());
   const auto first = head.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && head[first] == '{';  // of which the head may not tell the format
   if (!is_json && format_of(begin) == FileFormat::kPprof && !exporter::is_gzip(begin))
-    return of_profile(FileFormat::kPprof, exporter::read_pprof(bytes));
+    return of_profile(FileFormat::kPprof, exporter::read_pprof(bytes, {}, owned));
   const auto content = exporter::gunzip(bytes, limits.max_bytes);
   if (!content) return Failure(content.error());
   return read_plain(content->bytes(), format_of(content->bytes()), limits);
@@ -144,7 +144,7 @@ Expected<Imported> read_any_file(const std::string& path, const Limits& limits) 
   }
   // A recording says which files are opened next.
   if (is_perf_file(bytes) && os::readers() == nullptr) os::use_readers(os::Readers::start());
-  return read_any(bytes, limits);
+  return exporter::is_gzip(bytes) ? read_packed(bytes, limits, &read) : read_any(bytes, limits);
 }
 
 }  // namespace windlass::importer

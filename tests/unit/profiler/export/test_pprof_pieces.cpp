@@ -185,6 +185,15 @@ TEST(PprofPieces, MembersOfAGzipFileMayEndAnywhere) {
   }
 }
 
+TEST(PprofPieces, WhatIsUnpackedIsGivenBack) {
+  const std::string file = packed(message());
+  std::vector<std::byte> owned(bytes_of(file).data(), bytes_of(file).data() + file.size());
+  const auto profile = read_pprof(ByteView(owned.data(), owned.size()), {}, &owned);
+  ASSERT_TRUE(profile.has_value()) << profile.error().text();
+  EXPECT_EQ(text_of(*profile), text_of(*read_pprof(bytes_of(file))));
+  EXPECT_EQ(owned.capacity(), 0u);
+}
+
 TEST(PprofPieces, AMessageThatEndsInAFieldIsAnErrorThatSaysWhere) {
   const std::string whole = message();
   std::size_t fields = 0;  // prefixes that end between two fields

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "profiler/export/call_tree.h"
+#include "profiler/export/hash_slots.h"
 #include "profiler/export/stack_nodes.h"
 #include "profiler/export/stacks.h"
 #include "profiler/profile/profile.h"
@@ -156,6 +158,14 @@ TEST(DistinctStacks, AreTheSameInAllForms) {
     EXPECT_EQ(found, wanted);
     EXPECT_EQ(distinct.stacks().size(), wanted.size());
   }
+}
+
+// Parents and labels of a tree are small numbers: with one hash for many pairs, a look-up reads the memory of many.
+TEST(HashSlots, DifferentPairsHaveDifferentHashes) {
+  std::set<std::uint64_t> hashes;
+  for (std::uint32_t a = 0; a < 256; ++a)
+    for (std::uint32_t b = 0; b < 256; ++b) hashes.insert(hash_of_pair(a, b));
+  EXPECT_EQ(hashes.size(), 256u * 256u);
 }
 
 TEST(CallTree, IsTheSameInAllForms) {
