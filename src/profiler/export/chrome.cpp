@@ -21,7 +21,11 @@ class ChromeWriter {
         out_(out),
         json_(out),
         frames_(profile),
-        reasons_(profile) {}
+        reasons_(profile) {
+    for (const ThreadLine& thread : lines.threads)
+      for (const Moment& moment : thread.moments)
+        if (!moment.is_wait) tick_ = std::max(tick_, moment.lasted);
+  }
 
   Expected<void> write() {
     json_.begin_object();
@@ -113,14 +117,14 @@ class ChromeWriter {
     path_.erase(path_.begin() + (root_of(profile_, sample) != profile::kNone ? 1 : 0));
   }
 
-  // A frame goes on from one sample to the next if all callers are the same, and no more time has passed than the
-  // first one stands for, twice.
+  // A frame goes on from one sample or wait to the next if all callers are the same, and no more time has passed
+  // between them than a sample stands for. A longer time without a sample was spent elsewhere.
   void write_slices(const ThreadLine& thread) {
     std::uint64_t covered = 0;  // until then
     for (std::size_t i = 0; i < thread.moments.size(); ++i) {
       const Moment& moment = thread.moments[i];
       const profile::Sample& sample = profile_.samples[moment.sample];
-      if (moment.begin > covered + (moment.is_wait ? 0 : moment.lasted)) close(thread, 0, covered);
+      if (moment.begin > covered + (moment.is_wait ? tick_ : moment.lasted)) close(thread, 0, covered);
       const std::uint64_t from = std::max(moment.begin, open_.empty() ? 0 : open_.back().begin);
       if (i == 0 || thread.moments[i - 1].sample != moment.sample) take_path(sample);
       if (!open_.empty() && !open_.back().waits_for.empty()) close(thread, open_.size() - 1, std::min(covered, from));
@@ -142,6 +146,7 @@ class ChromeWriter {
   JsonWriter json_;
   Frames frames_;
   Reasons reasons_;
+  std::uint64_t tick_ = 0;           // ns that a sample of the CPU stands for; 0: there are none
   std::vector<std::uint32_t> path_;  // of the sample at hand
   std::vector<Open> open_;           // root first
 };

@@ -305,6 +305,20 @@ TEST(Chrome, ASliceEndsWhereTheThreadRests) {
   EXPECT_EQ(slices, (std::multiset<std::string>{"0 4000", "10000 2000"}));
 }
 
+// A thread runs before it waits: what it did there shortly before goes on until then.
+TEST(Chrome, ASliceGoesOnUntilAWaitShortlyBehindIt) {
+  for (const bool shortly : {true, false}) {
+    auto p = timed_profile();
+    const std::uint64_t begin = shortly ? 5 * kMs : 5 * kMs + 1;  // the last sample stands for 3 ms to 4 ms
+    p.times[4] = {begin, 10 * kMs - begin};
+    std::size_t slices = 0;
+    const json file = chrome(p);
+    for (const json& event : file["traceEvents"])
+      slices += event["ph"] == "X" && event["tid"] == 7 && event["name"] == "main" ? 1 : 0;
+    EXPECT_EQ(slices, shortly ? 1u : 2u);
+  }
+}
+
 // Slices of a thread lie in each other or beside each other: never across.
 TEST(Chrome, SlicesNest) {
   auto p = timed_profile();
