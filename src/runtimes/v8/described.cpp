@@ -127,4 +127,27 @@ Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t
   return found;
 }
 
+Expected<Description> describe_continuation(ByteView code, std::uint64_t address) {
+  using Kind = windlass::flow::StackEffect::Kind;
+  constexpr std::array kLoad = {std::byte{0x48}, std::byte{0x8b}, std::byte{0x6c}, std::byte{0x24}};  // and N
+  constexpr std::uint32_t kReturnAddress = 8;  // above where the frame pointer is
+  Description found;
+  std::optional<std::int64_t> above;  // of the return address over sp
+  windlass::flow::StraightCode line(code, address, code.size());
+  while (const auto effect = line.next()) {
+    const std::span bytes(code.data() + line.offset(), line.end() - line.offset());
+    const bool loads = bytes.size() == kLoad.size() + 1 && std::ranges::equal(bytes.first(kLoad.size()), kLoad);
+    const bool moves = effect->kind == Kind::kMove || effect->kind == Kind::kPop;
+    if (above) found.rows.push_back(entry_row(line.offset(), line.end(), static_cast<std::int32_t>(*above)));
+    if (effect->kind == Kind::kReturn && above == kReturnAddress) return found;
+    if (effect->kind != Kind::kNone && !moves) break;
+    if (above && moves) *above -= effect->delta;
+    if (!loads) continue;
+    if (above) break;
+    found.rows.push_back(frame_row(0, line.end()));
+    above = code.u8()[line.end() - 1] + kReturnAddress;
+  }
+  return fail(ErrorCode::kUnsupported, "no code that goes on with a builtin", address);
+}
+
 }  // namespace windlass::runtimes::v8

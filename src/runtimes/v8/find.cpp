@@ -138,7 +138,7 @@ class V8 final : public Runtime {
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
     if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
       const Builtins* known = builtins_at(code.begin + 1);  // what is returned to belongs to it, too
-      if (known != nullptr && (known->copied || is_pe()))
+      if (known != nullptr && (known->copied || is_pe() || address == code.begin))
         to.push_back({code.name.empty() ? std::string("[V8 builtin]") : code.name});
       return;
     }

@@ -110,7 +110,7 @@ std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, co
   return map.begin - first;
 }
 
-std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, bool framed) const {
+std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, BuiltinFrame frame) const {
   const std::lock_guard hold(lock_);
   const auto [found, is_new] = described_.try_emplace(builtin.begin);
   const auto code = at_address(builtin.begin, builtin.end - builtin.begin);
@@ -120,8 +120,11 @@ std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builti
     if (bytes) std::memcpy(to, bytes->data(), size);
     return bytes.has_value();
   };
-  auto description = framed ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
-                            : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
+  auto description = frame == BuiltinFrame::kThere
+                         ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
+                     : frame == BuiltinFrame::kContinued
+                         ? describe_continuation(*code, builtin.begin)
+                         : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
   const auto left = std::ranges::find(deoptimizing_, builtin.begin, [](const auto& it) { return it.builtin.begin; });
   if (description && left != deoptimizing_.end())
     left->code.describe(

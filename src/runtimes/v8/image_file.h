@@ -16,6 +16,10 @@
 
 namespace windlass::runtimes::v8 {
 
+// Whose frame a builtin stands in at its first instruction: it makes one; one is there, which goes on; or one that the
+// deoptimiser has made (describe_continuation()).
+enum class BuiltinFrame : std::uint8_t { kOwn, kThere, kContinued };
+
 // Thread-safe.
 class ImageFile {
  public:
@@ -39,8 +43,9 @@ class ImageFile {
     std::vector<std::uint8_t> expressions;
   };
   [[nodiscard]] const std::vector<Deoptimizing>& deoptimizing() const { return deoptimizing_; }
-  // Rows by offset into the builtin; null: its code could not be followed. `framed`: it is entered in a frame.
-  [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;
+  // Rows by offset into the builtin; null: its code could not be followed.
+  [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin,
+                                                             BuiltinFrame frame) const;
 
  private:
   explicit ImageFile(MappedFile file) : file_(std::move(file)) {}

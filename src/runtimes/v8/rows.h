@@ -54,15 +54,19 @@ class BuiltinCode final : public Code {
   bool may_be_outermost(std::uint64_t /*address*/) const override { return enters_; }
 
  private:
-  // Those that go on in a function's frame that is there already: the interpreter's or baseline code's. They are
-  // returned to at their first instruction, behind which they are looked up in front of it.
+  // Some are returned to at their first instruction, behind which they are looked up in front of it.
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool interprets)
-      : BuiltinCode(file, builtin, bias, interprets, interprets || builtin.name == "BaselineLeaveFrame") {}
+      : BuiltinCode(file, builtin, bias, interprets, frame_of(builtin.name, interprets)) {}
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool interprets,
-              bool framed)
-      : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, file.described(builtin, framed), framed, 1),
+              BuiltinFrame frame)
+      : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, file.described(builtin, frame),
+             frame == BuiltinFrame::kThere, 1),
         interprets_(interprets || builtin.name.starts_with("InterpreterEntryTrampoline")),
         enters_(is_entry(builtin.name)) {}
+  static BuiltinFrame frame_of(std::string_view name, bool interprets) {
+    if (name.starts_with("ContinueTo")) return BuiltinFrame::kContinued;
+    return interprets || name == "BaselineLeaveFrame" ? BuiltinFrame::kThere : BuiltinFrame::kOwn;
+  }
   static bool is_entry(std::string_view name) {
     return name == "JSEntry" || name == "JSConstructEntry" || name == "JSRunMicrotasksEntry" || name == "CWasmEntry";
   }

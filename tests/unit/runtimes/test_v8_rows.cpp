@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,40 @@ TEST(V8Rows, WhereTwoFramesMeetNothingIsKnown) {
 TEST(V8Rows, BranchesOutOfBaselineCodeAreInFrontOfItsFrame) {
   const Bytes bytes = {0x85, 0xc0, 0x0f, 0x85, 0, 0x10, 0, 0, 0xe8, 0, 1, 0, 0, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3};
   EXPECT_EQ(cfas_at(*compiled(bytes, kBaseline), {0, 2, 8, 13, 14, 17, 18}), "s8 s8 s8 b16 b16 b16 s8");
+}
+
+std::string cfas_of(const Expected<Description>& found, std::initializer_list<std::uint64_t> offsets) {
+  std::string text;
+  for (const std::uint64_t offset : offsets) {
+    const auto row =
+        std::ranges::find_if(found->rows, [&](const FrameRow& one) { return one.begin <= offset && offset < one.end; });
+    if (!text.empty()) text += ' ';
+    text += row == found->rows.end() ? "-" : (row->cfa.is_at(7) ? "s" : "b") + std::to_string(row->cfa.offset());
+  }
+  return text;
+}
+
+// Builtins_ContinueToJavaScriptBuiltinWithResult of node 20.20.2. Returned to at its first instruction, it stands in a
+// frame that the deoptimiser has made. mov rbp, [rsp + 0x28] at 0x1e; pop [rsp + 0x20]; add rsp, 0x20 at 0x27.
+const Bytes kContinuation = {0x4c, 0x8b, 0xd0, 0x41, 0x5e, 0x41, 0x5f, 0x41, 0x5c, 0x41, 0x5b, 0x41, 0x59,
+                             0x41, 0x58, 0x5f, 0x5e, 0x59, 0x5a, 0x5b, 0x58, 0x48, 0xc1, 0xe8, 0x20, 0x4c,
+                             0x89, 0x54, 0xc4, 0x30, 0x48, 0x8b, 0x6c, 0x24, 0x28, 0x8f, 0x44, 0x24, 0x20,
+                             0x48, 0x83, 0xc4, 0x20, 0x4c, 0x8b, 0x14, 0x24, 0x49, 0xc1, 0xea, 0x20, 0x4f,
+                             0x8b, 0x94, 0xd5, 0xc8, 0x49, 0x00, 0x00, 0x4c, 0x89, 0x14, 0x24, 0xc3};
+
+TEST(V8Rows, ABuiltinThatGoesOnBehindOptimisedCodeStandsInTheDeoptimisersFrame) {
+  const auto view = [](const Bytes& bytes) {
+    return ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+  };
+  const auto found = describe_continuation(view(kContinuation), kAt);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(cfas_of(found, {0, 3, 0x1e, 0x23, 0x27, 0x2b, 0x3f, 0x40}), "b16 b16 b16 s56 s48 s16 s16 -");
+  for (const std::size_t damaged : {0x1eU, 0x2aU, 0x3fU}) {  // in mov rbp, add rsp, ret
+    Bytes bytes = kContinuation;
+    bytes[damaged] ^= 0x10;
+    EXPECT_FALSE(describe_continuation(view(bytes), kAt)) << damaged;
+  }
+  EXPECT_FALSE(describe_continuation({}, kAt));
 }
 
 TEST(V8Rows, AllRowsAreGivenAtTheCodesAddresses) {
