@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """walk_pairs.py [RUNS] [TARGET...]: `windlass walk` beside eu-stack, wall and CPU time, run by run in turns.
 
-Targets: sleep, bash, python3, threads (1,000 of them), node, debug (`windlass mcp`, with debug information). Prints a
-Markdown table. Each run of windlass has a run of eu-stack beside it, so that both meet the same load.
+Targets: sleep, bash, python3, threads (1,000 of them), node, java, debug (`windlass mcp`, with debug information). Prints
+a Markdown table. Each run of windlass has a run of eu-stack beside it, so that both meet the same load.
 
   ms, eu-stack   the median wall time of RUNS runs (20)
   wall, CPU      the median of windlass's time as a share of eu-stack's, of the pairs
-Needs eu-stack, g++ and the rights to trace. WINDLASS: another command to measure.
+Needs eu-stack, g++, javac and the rights to trace. WINDLASS: another command to measure.
 """
 import ctypes
 import os
@@ -37,6 +37,23 @@ THREADS = """
 [[gnu::noinline]] void deep(int n) { if (n == 0) for (;;) pause(); deep(n - 1); asm volatile(""); }
 int main() { std::vector<std::thread> t; for (int i = 1; i < 1000; ++i) t.emplace_back(deep, i % 8); deep(3); }
 """
+JAVA = """
+public class Deep {
+  static void deep(int n) throws Exception { if (n == 0) Thread.sleep(1000000000L); else deep(n - 1); }
+  static void run(int n) { try { deep(n); } catch (Exception e) { } }
+  public static void main(String[] a) {
+    for (int i = 0; i < 20; ++i) { int n = i; new Thread(() -> run(n)).start(); }
+    run(10);
+  }
+}
+"""
+
+
+def java_program(folder):
+    with open(f"{folder}/Deep.java", "w") as source:
+        source.write(JAVA)
+    subprocess.run(["javac", "-d", folder, f"{folder}/Deep.java"], check=True)
+    return ["java", "-cp", folder, "Deep"]
 
 
 def threads_program(folder):
@@ -51,6 +68,7 @@ TARGETS = {
     "python3": lambda _: ["/usr/bin/python3", "-c", PYTHON],
     "threads": threads_program,
     "node": lambda _: ["node", "-e", "setInterval(() => {}, 1e6)"],
+    "java": java_program,
     "debug": lambda _: [BUILT, "mcp"],
 }
 
