@@ -109,17 +109,30 @@ class RowPrinter {
   RowPrinter(TextWriter& out, Architecture architecture, bool json)
       : line_(out), architecture_(architecture), json_(json) {}
 
-  // `number`: as RowVisitor::numbered_row has it.
-  void print(const FrameRow& row, std::uint32_t number) {
-    const std::string_view cfa = text_of_cfa(row), rules = text_of_rules(row, number);
+  void print(const FrameRow& row) {
+    const std::string_view cfa = text_of_cfa(row.cfa, [&]() -> const FrameRow& { return row; });
+    print(row.begin, row.end, cfa, text_of_rules(row));
+  }
+  void print(const NumberedRow& numbered, KnownRows& known) {
+    const auto row = [&]() -> const FrameRow& { return known.row_of(numbered); };
+    const std::string_view cfa = text_of_cfa(rule_of(numbered.cfa), row);
+    print(numbered.begin, numbered.end, cfa, text_of_rules(numbered.number, row));
+  }
+
+ private:
+  static constexpr std::size_t kLongestAddresses = 4 * kStep;  // two of them, and what stands before them
+  static constexpr std::size_t kLongestCfa = 64, kLongestRules = 512, kCfas = 256;
+  static constexpr std::size_t kNumbers = 4096, kLongestNumbered = 256;
+
+  void print(std::uint64_t begin, std::uint64_t end, std::string_view cfa, std::string_view rules) {
     const std::size_t room = kLongestAddresses + cfa.size() + rules.size() + 2 * kStep;
     const bool fits = room <= TextWriter::kLongestRoom;
     char* at = line_.room(fits ? room : kLongestAddresses);
-    if (end_.size == 0 || end_.address != row.begin) keep_end(row.begin);
+    if (end_.size == 0 || end_.address != begin) keep_end(begin);
     at = json_ ? copy_literal(at, "{\"begin\":") : copy_literal(at, "  ");
     at = copy_end(at);
     at = json_ ? copy_literal(at, ",\"end\":") : copy_literal(at, "..");
-    keep_end(row.end);
+    keep_end(end);
     at = copy_end(at);
     if (fits) at = copy(copy(at, cfa), rules);
     line_.wrote(at);
@@ -127,11 +140,6 @@ class RowPrinter {
     line_.text(cfa);
     line_.text(rules);
   }
-
- private:
-  static constexpr std::size_t kLongestAddresses = 4 * kStep;  // two of them, and what stands before them
-  static constexpr std::size_t kLongestCfa = 64, kLongestRules = 512, kCfas = 256;
-  static constexpr std::size_t kNumbers = 4096, kLongestNumbered = 256;
 
   void keep_end(std::uint64_t address) {
     end_.address = address;
@@ -155,24 +163,25 @@ class RowPrinter {
     return to + end_.size;
   }
 
-  std::string_view text_of_cfa(const FrameRow& row) {
-    const CfaRule& cfa = row.cfa;
+  // `row()`: the row, for what is not kept.
+  template <typename Row>
+  std::string_view text_of_cfa(const CfaRule& cfa, const Row& row) {
     auto& memo = cfas_[(static_cast<std::uint32_t>(cfa.offset()) / 8 + cfa.reg()) % kCfas];
     if (memo.is_of(cfa)) return memo.text();
     put(out_, json_ ? ",\"cfa\":" : "  cfa=");
-    json_ ? json_cfa(row) : text_cfa(row);
+    json_ ? json_cfa(row()) : text_cfa(row());
     const std::string_view text = made(cfa_text_);
     if (!cfa.is(CfaRule::kExpression)) memo.keep(cfa, text);  // an expression is somewhere else in each row
     return text;
   }
 
-  std::string_view text_of_rules(const FrameRow& row, std::uint32_t number) {
-    if (number == 0) return text_of_rules(row);
+  template <typename Row>
+  std::string_view text_of_rules(std::uint32_t number, const Row& row) {
     const std::size_t place = number % kNumbers;
     if (place >= numbered_.size()) numbered_.resize(place + 1, Memo<std::uint32_t, kLongestNumbered>(0));
     auto& memo = numbered_[place];
     if (!memo.is_of(number)) {
-      const std::string_view text = text_of_rules(row);
+      const std::string_view text = text_of_rules(row());
       if (text.size() > kLongestNumbered) return text;
       memo.keep(number, text);
     }
@@ -326,7 +335,7 @@ class RowCounter final : public sources::RowVisitor {
     listed_ = true;
   }
   void row(const FrameRow&) override { ++count_; }
-  void numbered_row(const FrameRow&, std::uint32_t) override { ++count_; }
+  void numbered_rows(std::span<const NumberedRow> rows, KnownRows&) override { count_ += rows.size(); }
   // Prints the count of the last section.
   bool finish() {
     if (listed_) put(out_, section_, ": ", count_, " rows\n");
@@ -350,8 +359,10 @@ class RowLister final : public sources::RowVisitor {
     listed_ = true;
     if (!json_) put(out_, name, ":\n");
   }
-  void row(const FrameRow& row) override { printer_.print(row, 0); }
-  void numbered_row(const FrameRow& row, std::uint32_t number) override { printer_.print(row, number); }
+  void row(const FrameRow& row) override { printer_.print(row); }
+  void numbered_rows(std::span<const NumberedRow> rows, KnownRows& known) override {
+    for (const NumberedRow& each : rows) printer_.print(each, known);
+  }
   [[nodiscard]] bool wants_more() const override { return !out_.closed(); }
   [[nodiscard]] bool listed() const { return listed_; }
 

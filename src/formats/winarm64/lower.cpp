@@ -160,21 +160,29 @@ void fill(const SymbolicFrame& frame, FrameRow& row) {
 RowEvaluator::RowEvaluator(const Functions& functions, std::uint64_t base) : functions_(functions), base_(base) {}
 RowEvaluator::~RowEvaluator() = default;
 void RowEvaluator::keep_rows() { known_ = std::make_unique<KnownLowering>(); }
+KnownRows& RowEvaluator::rows() const { return known_->rows; }
 std::uint32_t RowEvaluator::number() const { return known_ != nullptr ? known_->rows.given() : 0; }
 
 void RowEvaluator::flush() {
   if (number_ != 0) {
-    const std::uint32_t number = number_;
-    number_ = 0;
     const std::uint64_t begin = base_ + begin_;
-    return known_->rows.give(number, begin + std::uint64_t{pending_} * 4, begin + std::uint64_t{at_} * 4, cfa_, *emit_);
+    known_->rows.add({begin + std::uint64_t{pending_} * 4, begin + std::uint64_t{at_} * 4, cfa_, number_});
+    number_ = 0;
+    return;
   }
   if (!has_pending_) return;
   has_pending_ = false;
   row_.begin = base_ + begin_ + std::uint64_t{pending_} * 4;
   row_.end = base_ + begin_ + std::uint64_t{at_} * 4;
   fill(frame_, row_);
+  if (known_ != nullptr) known_->rows.give_waiting();
   (*emit_)(row_);
+}
+
+void RowEvaluator::report_problem(const Error& error) {
+  flush();
+  if (known_ != nullptr) known_->rows.give_waiting();
+  (*report_)(error);
 }
 
 // The frame by the codes from `index` on; null: they were reported. Most codes stand in many functions, and an epilogue
@@ -191,8 +199,7 @@ const SymbolicFrame* RowEvaluator::frame_at(std::uint32_t index) {
   memo.frame = {};
   const auto behind = SymbolicExecutor(memo.frame).run(codes_, index);
   if (!behind) {
-    flush();
-    (*report_)(behind.error());
+    report_problem(behind.error());
     return nullptr;
   }
   if (*behind - index <= sizeof key.codes) memo.key = key;  // else more than the key counts
@@ -292,6 +299,23 @@ void RowEvaluator::cover(const UnwindRecord& record, std::uint32_t words) {
 }
 
 Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report) {
+  const auto one_by_one = [&](std::span<const NumberedRow> rows) {
+    for (const NumberedRow& each : rows) known_->rows.give(each, emit);
+  };
+  return for_each_row(function, one_by_one, emit, report);
+}
+
+Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, NumberedRowSink numbered, RowSink emit,
+                                          ErrorSink report) {
+  emit_ = &emit;
+  report_ = &report;
+  if (known_ != nullptr) known_->rows.give_to(numbered);
+  const auto done = lower_function(function);
+  if (known_ != nullptr) known_->rows.give_waiting();
+  return done;
+}
+
+Expected<void> RowEvaluator::lower_function(RuntimeFunction function) {
   Expansion storage;
   RuntimeFunction described = function;
   if (function.kind() == EntryKind::kParent) {
@@ -301,8 +325,6 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   }
   const auto record = read_record(functions_.image(), described, storage);
   if (!record) return Failure(record.error());
-  emit_ = &emit;
-  report_ = &report;
   codes_ = record->codes;
   known_codes_ = known_ != nullptr ? known_->codes(codes_) : nullptr;
   begin_ = function.begin;

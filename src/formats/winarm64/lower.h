@@ -64,6 +64,10 @@ class RowEvaluator {
   // can be no row are reported and left out; an entry that cannot be read is the returned error. No allocation; linear
   // in the number of codes times the instructions of prologue and epilogues.
   Expected<void> for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report);
+  // The same after keep_rows(). `numbered` gets rows in the place of `emit`, where they have a number.
+  Expected<void> for_each_row(RuntimeFunction function, NumberedRowSink numbered, RowSink emit, ErrorSink report);
+  // After keep_rows(): the rows that the numbers stand for. Numbers are valid while a sink is called.
+  [[nodiscard]] KnownRows& rows() const;
   // The row of one address of the function; it holds for that instruction alone. Linear in the number of codes and
   // scopes. Errors: as for_each_row, and what it would report.
   Expected<void> row_at(RuntimeFunction function, std::uint32_t rva, FrameRow& to);
@@ -79,6 +83,8 @@ class RowEvaluator {
   void prologue_rows(std::uint32_t instructions, std::uint32_t words);
   [[nodiscard]] const SymbolicFrame* frame_at(std::uint32_t index);
   void flush();
+  void report_problem(const Error& error);
+  Expected<void> lower_function(RuntimeFunction function);
   // The same by what is kept.
   [[nodiscard]] bool known_state(std::uint32_t end, std::uint32_t index);
   [[nodiscard]] std::uint32_t behind(std::uint32_t index, std::uint32_t count) const;

@@ -17,7 +17,7 @@ namespace windlass::winx64 {
 struct KnownPrologue {
   // The information without its flags and what stands behind the codes.
   struct Key {
-    static constexpr std::size_t kMost = 40;  // bytes
+    static constexpr std::size_t kMost = 56;  // bytes
     std::uint64_t words[kMost / 8] = {};
     bool operator==(const Key&) const = default;
 
@@ -106,7 +106,7 @@ class KnownLowering {
   KnownRows rows;
 
  private:
-  static constexpr std::size_t kPrologues = 1024, kPops = 256;
+  static constexpr std::size_t kPrologues = 2048, kPops = 256;
 
   [[nodiscard]] KnownPops& place_of(std::uint64_t pops, std::uint64_t return_pops, std::uint64_t count) {
     const std::uint64_t hash = (pops ^ return_pops << 40 ^ count << 56) * 0x9e37'79b9'7f4a'7c15;

@@ -85,7 +85,9 @@ class Lowering {
   // ---- reading ------------------------------------------------------------------------------------------------
 
   bool problem(const Error& error) {
-    if (!quiet_) problem_(error);
+    if (quiet_) return false;
+    writer_.give_waiting();
+    problem_(error);
     return false;
   }
   bool problem(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0) {
@@ -560,9 +562,18 @@ RowEvaluator::RowEvaluator(const Functions& functions)
     : functions_(functions), known_(std::make_unique<KnownLowering>()) {}
 RowEvaluator::~RowEvaluator() = default;
 void RowEvaluator::for_each_row(const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
+  const auto one_by_one = [&](std::span<const NumberedRow> rows) {
+    for (const NumberedRow& each : rows) known_->rows.give(each, row);
+  };
+  for_each_row(entry, one_by_one, row, problem);
+}
+void RowEvaluator::for_each_row(const RuntimeFunction& entry, NumberedRowSink numbered, RowSink row,
+                                ProblemSink problem) {
+  known_->rows.give_to(numbered);
   with_lowering(
       functions_, entry, row, problem, [](auto&& lowering) { lowering.run(); }, known_.get());
 }
+KnownRows& RowEvaluator::rows() const { return known_->rows; }
 std::uint32_t RowEvaluator::number() const { return known_->rows.given(); }
 
 Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {

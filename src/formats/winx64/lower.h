@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "formats/winx64/read.h"
+#include "rows/known_rows.h"
 #include "windlass/frame_row.h"
 #include "windlass/function_ref.h"
 
@@ -55,6 +56,12 @@ class RowEvaluator {
   RowEvaluator(const RowEvaluator&) = delete;
   RowEvaluator& operator=(const RowEvaluator&) = delete;
 
+  // `numbered` gets rows in the place of `row`, where they have a number.
+  void for_each_row(const RuntimeFunction& entry, NumberedRowSink numbered, RowSink row, ProblemSink problem);
+  // The rows that the numbers stand for. Numbers are valid while a sink is called.
+  [[nodiscard]] KnownRows& rows() const;
+
+  // All rows one by one.
   void for_each_row(const RuntimeFunction& entry, RowSink row, ProblemSink problem);
   // While `row` is called: rows with the same number differ in their addresses and their CFA alone. 0: not numbered.
   [[nodiscard]] std::uint32_t number() const;

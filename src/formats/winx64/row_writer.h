@@ -112,7 +112,10 @@ class RowWriter {
  public:
   // `known`: for add_known().
   explicit RowWriter(RowSink sink, KnownRows* known = nullptr) : sink_(sink), known_(known) {}
-  ~RowWriter() { flush(); }
+  ~RowWriter() {
+    flush();
+    give_waiting();
+  }
   RowWriter(const RowWriter&) = delete;
   RowWriter& operator=(const RowWriter&) = delete;
 
@@ -161,7 +164,12 @@ class RowWriter {
     if (!open_) return;
     open_ = false;
     fill(row_, out_);
+    give_waiting();
     sink_(out_);
+  }
+  // Known rows are given together, and before all that comes behind.
+  void give_waiting() {
+    if (known_ != nullptr) known_->give_waiting();
   }
   // All of the row but its addresses.
   static void fill(const Row& row, FrameRow& to) {
@@ -182,9 +190,8 @@ class RowWriter {
 
  private:
   void give_known() {
-    const std::uint32_t number = number_;
+    known_->add({as_word(out_.begin), as_word(out_.end), cfa_, number_});
     number_ = 0;
-    known_->give(number, as_word(out_.begin), as_word(out_.end), cfa_, sink_);
   }
 
   RowSink sink_;

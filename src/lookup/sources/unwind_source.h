@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "formats/image/pe.h"
+#include "rows/known_rows.h"
 #include "windlass/frame_row.h"
 #include "windlass/function_ref.h"
 #include "windlass/unwind_info.h"
@@ -73,8 +74,10 @@ class RowVisitor {
   // The rows of a section follow; it may have none.
   virtual void begin_section(std::string_view name) = 0;
   virtual void row(const FrameRow& row) = 0;
-  // The same. Rows of a listing with the same number differ in their addresses and their CFA alone. 0: not numbered.
-  virtual void numbered_row(const FrameRow& row, std::uint32_t /*number*/) { this->row(row); }
+  // The same. Rows of a listing with the same number differ in their addresses and their CFA alone. `known` has them.
+  virtual void numbered_rows(std::span<const NumberedRow> rows, KnownRows& known) {
+    for (const NumberedRow& numbered : rows) row(known.row_of(numbered));
+  }
   // Called between functions.
   [[nodiscard]] virtual bool wants_more() const { return true; }
 };

@@ -60,10 +60,12 @@ class Arm64Source final : public PeSource {
   void lower_all(RowVisitor& visitor, ErrorSink report) const override {
     winarm64::RowEvaluator evaluator(functions_);
     evaluator.keep_rows();
-    const auto give = [&](const FrameRow& row) { visitor.numbered_row(row, evaluator.number()); };
-    for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i)
-      if (const auto done = evaluator.for_each_row(functions_.stored(table().stored_index(i)), give, report); !done)
-        report(done.error());
+    const auto numbered = [&](std::span<const NumberedRow> rows) { visitor.numbered_rows(rows, evaluator.rows()); };
+    const auto give = [&](const FrameRow& row) { visitor.row(row); };
+    for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) {
+      const auto function = functions_.stored(table().stored_index(i));
+      if (const auto done = evaluator.for_each_row(function, numbered, give, report); !done) report(done.error());
+    }
   }
 
   winarm64::Functions functions_;

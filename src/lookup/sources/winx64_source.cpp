@@ -130,15 +130,17 @@ class X64Source final : public PeSource {
 
   void lower_all(RowVisitor& visitor, ErrorSink report) const override {
     winx64::RowEvaluator evaluator(functions_);
-    const auto give = [&](const FrameRow& row) { visitor.numbered_row(row, evaluator.number()); };
-    const auto give_alone = [&](const FrameRow& row) { visitor.row(row); };
+    const auto give_numbered = [&](std::span<const NumberedRow> rows) {
+      visitor.numbered_rows(rows, evaluator.rows());
+    };
+    const auto give = [&](const FrameRow& row) { visitor.row(row); };
     for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) {
       const std::size_t stored = table().stored_index(i);
       const winx64::RuntimeFunction entry = functions_.stored(stored);
       if (is_dispatcher(entry))
-        lower(stored, give_alone, report);
+        lower(stored, give, report);
       else
-        evaluator.for_each_row(entry, give, report);
+        evaluator.for_each_row(entry, give_numbered, give, report);
     }
   }
 

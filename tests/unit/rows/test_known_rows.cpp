@@ -42,7 +42,7 @@ TEST(KnownRows, GivesTheRowAndItsNumber) {
   const FrameRow row = row_with(-16);
   const std::uint32_t number = known.number_of(row);
   int given = 0;
-  known.give(number, 0x10, 0x20, grown(word_of(CfaRule::at(7, 16)), -32), [&](const FrameRow& it) {
+  known.give({0x10, 0x20, grown(word_of(CfaRule::at(7, 16)), -32), number}, [&](const FrameRow& it) {
     ++given;
     EXPECT_TRUE(test::say_the_same(it, row));
     EXPECT_EQ(it.begin, 0x10U);
@@ -52,6 +52,29 @@ TEST(KnownRows, GivesTheRowAndItsNumber) {
   });
   EXPECT_EQ(given, 1);
   EXPECT_EQ(known.given(), 0U);
+}
+
+TEST(KnownRows, RowsAreGivenTogetherAndInOrder) {
+  KnownRows known;
+  std::vector<std::uint64_t> begins;
+  std::size_t calls = 0;
+  const auto take = [&](std::span<const NumberedRow> rows) {
+    ++calls;
+    for (const NumberedRow& row : rows) begins.push_back(row.begin);
+  };
+  const NumberedRowSink sink(take);
+  known.give_to(sink);
+  known.give_waiting();
+  EXPECT_EQ(calls, 0U);
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    all.push_back(i);
+    known.add({i, i + 1, {}, 1});
+  }
+  EXPECT_EQ(calls, 3U);
+  known.give_waiting();
+  EXPECT_EQ(calls, 4U);
+  EXPECT_EQ(begins, all);
 }
 
 TEST(KnownRows, FullUntilCleared) {

@@ -16,9 +16,13 @@ Rows lower(const TestImage& made, std::size_t index = 0) {
   const Functions functions = made.functions();
   RowEvaluator evaluator(functions);
   Rows result;
+  std::vector<std::size_t> rows_before;  // each error
   const auto done = evaluator.for_each_row(
       functions.stored(index), [&](const FrameRow& row) { result.rows.push_back(row); },
-      [&](const Error& error) { result.errors.push_back(error); });
+      [&](const Error& error) {
+        result.errors.push_back(error);
+        rows_before.push_back(result.rows.size());
+      });
   EXPECT_TRUE(done);
   // With rows kept from function to function: at first they are learned, then recalled.
   RowEvaluator keeper(functions);
@@ -34,6 +38,16 @@ Rows lower(const TestImage& made, std::size_t index = 0) {
         keeper.for_each_row(functions.stored(index), keep, [&](const Error& error) { again.errors.push_back(error); }));
     EXPECT_TRUE(test::are_same(again.rows, result.rows)) << round;
     EXPECT_EQ(again.errors.size(), result.errors.size()) << round;
+    std::vector<FrameRow> together;
+    std::vector<std::size_t> before;
+    const auto keep_all = [&](std::span<const NumberedRow> rows) {
+      for (const NumberedRow& each : rows) together.push_back(keeper.rows().row_of(each));
+    };
+    EXPECT_TRUE(keeper.for_each_row(
+        functions.stored(index), keep_all, [&](const FrameRow& row) { together.push_back(row); },
+        [&](const Error&) { before.push_back(together.size()); }));
+    EXPECT_TRUE(test::are_same(together, result.rows)) << round;
+    EXPECT_EQ(before, rows_before) << round;
   }
   return result;
 }

@@ -44,10 +44,14 @@ Lowered lower(PeImageBuilder& builder) {
   const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
   const winx64::Functions functions(*image);
   Lowered result;
+  std::vector<std::size_t> rows_before;  // each problem
   for (std::size_t i = 0; i < functions.size(); ++i) {
     winx64::lower(
         functions, functions.stored(i), [&](const FrameRow& row) { result.rows.push_back(row); },
-        [&](const Error& error) { result.problems.push_back(error); });
+        [&](const Error& error) {
+          result.problems.push_back(error);
+          rows_before.push_back(result.rows.size());
+        });
   }
   // With rows kept from function to function: at first they are learned, then recalled.
   winx64::RowEvaluator evaluator(functions);
@@ -63,6 +67,17 @@ Lowered lower(PeImageBuilder& builder) {
     }
     EXPECT_TRUE(test::are_same(again.rows, result.rows)) << round;
     EXPECT_EQ(again.problems.size(), result.problems.size()) << round;
+    std::vector<FrameRow> together;
+    std::vector<std::size_t> before;
+    const auto keep_all = [&](std::span<const NumberedRow> rows) {
+      for (const NumberedRow& each : rows) together.push_back(evaluator.rows().row_of(each));
+    };
+    for (std::size_t i = 0; i < functions.size(); ++i)
+      evaluator.for_each_row(
+          functions.stored(i), keep_all, [&](const FrameRow& row) { together.push_back(row); },
+          [&](const Error&) { before.push_back(together.size()); });
+    EXPECT_TRUE(test::are_same(together, result.rows)) << round;
+    EXPECT_EQ(before, rows_before) << round;
   }
   return result;
 }
