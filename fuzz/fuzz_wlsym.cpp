@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/leb128.h"
 #include "check.h"
 #include "formats/wlsym/wlsym.h"
 
@@ -42,6 +43,24 @@ void put(std::string& to, const T& value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
+// Two numbers, then columns with their sizes: each is compressed by itself.
+std::string packed_columns(std::string_view raw) {
+  ByteCursor cursor(ByteView(reinterpret_cast<const std::byte*>(raw.data()), raw.size()));
+  (void)cursor.uleb();
+  (void)cursor.uleb();
+  std::string to(raw.substr(0, cursor.position()));
+  while (!cursor.at_end()) {
+    const auto size = cursor.uleb();
+    const auto bytes = size ? cursor.bytes(*size) : Failure(size.error());
+    if (!bytes) break;
+    const std::string column = packed({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    put_uleb128(to, *size);
+    put_uleb128(to, column.size());
+    to += column;
+  }
+  return to;
+}
+
 std::string file_around(std::string_view input) {
   std::uint16_t sizes[2] = {};
   if (input.size() < sizeof(sizes)) return {};
@@ -54,7 +73,7 @@ std::string file_around(std::string_view input) {
   }
   wlsym::Header header{};
   std::memcpy(header.magic, wlsym::kMagic, sizeof(header.magic));
-  header.version = 1 + (sizes[0] & 1);  // both versions
+  header.version = 1 + sizes[0] % 3;  // all versions
   header.detail = 2;
   header.build_id_size = 4;
   header.segments = 1;
@@ -65,7 +84,7 @@ std::string file_around(std::string_view input) {
   std::uint32_t at = sizeof(header) + 4 + sizeof(wlsym::SegmentEntry) + sizeof(wlsym::RangeBlockEntry) +
                      2 * sizeof(wlsym::TextBlockEntry);
   for (int i = 0; i < 3; ++i) {
-    const std::string block = packed(parts[i]);
+    const std::string block = i == 0 && header.version == 3 ? packed_columns(parts[i]) : packed(parts[i]);
     const auto size = static_cast<std::uint32_t>(block.size()), raw = static_cast<std::uint32_t>(parts[i].size());
     if (i == 0)
       put(lists, wlsym::RangeBlockEntry{0x1000, 0, at, size, raw});

@@ -65,10 +65,10 @@ std::uint32_t SymbolFileWriter::function(std::string_view name, std::string_view
 }
 
 // The column of a new function is 0.
-std::uint32_t SymbolFileWriter::number_of(std::uint32_t function) {
+std::uint32_t SymbolFileWriter::number_of(std::uint32_t function, wlsym::RangeColumn column) {
   Function& of = functions_[function];
   const auto next = static_cast<std::uint32_t>(order_.size());
-  put_uleb128(columns_[0], of.number == ~0u ? 0 : std::uint64_t{of.number} + 1);
+  put_uleb128(columns_[column], of.number == ~0u ? 0 : std::uint64_t{of.number} + 1);
   if (of.number == ~0u) {
     of.number = next;
     order_.push_back(function);
@@ -85,11 +85,11 @@ std::uint32_t SymbolFileWriter::scope_of(std::uint64_t begin, std::span<const wl
     const auto next = static_cast<std::uint32_t>(scopes_.size());
     const auto [entry, is_new] = scopes_.try_emplace({frames[i].function, parent, call}, next);
     if (is_new) {
-      (void)number_of(frames[i].function);
-      put_uleb128(columns_[1], is_root ? 0 : code_of_caller(parent));
+      (void)number_of(frames[i].function, is_root ? wlsym::kFunctionColumn : wlsym::kInlinedFunctionColumn);
+      put_uleb128(columns_[wlsym::kCallerColumn], is_root ? 0 : code_of_caller(parent));
       auto difference = static_cast<std::int64_t>(begin - last_begin_);
       if (!is_root) difference = call - std::exchange(guesses_.call(frames[i + 1].function, frames[i].function), call);
-      put_uleb128(columns_[2], zigzag(difference));
+      put_uleb128(columns_[is_root ? wlsym::kBeginColumn : wlsym::kCallLineColumn], zigzag(difference));
       if (is_root) last_begin_ = begin;
       scope_list_.push_back({parent, false, 0});
     }
@@ -114,7 +114,8 @@ void SymbolFileWriter::add_line(std::uint32_t scope, std::uint32_t function, std
   Scope& of = scope_list_[scope];
   const std::int64_t value = of.has_line ? line - of.last_line : line;
   std::int64_t& guess = of.has_line ? guesses_.step(function, of.last_line) : guesses_.first(function);
-  put_uleb128(columns_[5], zigzag(value - std::exchange(guess, value)));
+  put_uleb128(columns_[of.has_line ? wlsym::kLineColumn : wlsym::kFirstLineColumn],
+              zigzag(value - std::exchange(guess, value)));
   of.has_line = true;
   of.last_line = line;
 }
@@ -128,14 +129,17 @@ void SymbolFileWriter::begin_block(std::uint64_t address) {
 
 void SymbolFileWriter::end_block() {
   if (!is_open_) return;
-  std::string raw;
-  put_uleb128(raw, scopes_.size());
-  put_uleb128(raw, ranges_);
+  std::string packed;
+  std::size_t raw = 0;
+  put_uleb128(packed, scopes_.size());
+  put_uleb128(packed, ranges_);
   for (std::string& column : columns_) {
-    put_column(raw, column);
+    raw += column.size();
+    put_uleb128(packed, column.size());
+    put_column(packed, column.empty() ? column : pack(column));
     column.clear();
   }
-  blocks_.push_back({first_, first_function_, pack(raw), static_cast<std::uint32_t>(raw.size())});
+  blocks_.push_back({first_, first_function_, std::move(packed), static_cast<std::uint32_t>(raw)});
   scopes_.clear();
   scope_list_.clear();
   guesses_ = {};
@@ -154,14 +158,14 @@ void SymbolFileWriter::add(std::uint64_t address, std::uint64_t begin, std::span
   last_range_begin_ = begin;
   last_frames_.assign(frames.begin(), frames.end());
   if (!is_open_) begin_block(address);
-  put_uleb128(columns_[3], address - last_address_);
+  put_uleb128(columns_[wlsym::kAddressColumn], address - last_address_);
   last_address_ = address;
   ++ranges_;
   if (frames.empty()) {
-    put_uleb128(columns_[4], 0);
+    put_uleb128(columns_[wlsym::kScopeColumn], 0);
   } else {
     const std::uint32_t scope = scope_of(begin, frames);
-    put_uleb128(columns_[4], code_of(scope));
+    put_uleb128(columns_[wlsym::kScopeColumn], code_of(scope));
     last_scope_ = scope;
     next_scope_ = std::max(next_scope_, scope + 1);
     add_line(scope, frames[0].function, std::int64_t{frames[0].line} - functions_[frames[0].function].line);

@@ -47,7 +47,7 @@ class SymbolFileWriter {
   };
   using ScopeKey = std::tuple<std::uint32_t, std::uint32_t, std::int64_t>;  // function, parent, call line or begin
 
-  std::uint32_t number_of(std::uint32_t function);
+  std::uint32_t number_of(std::uint32_t function, wlsym::RangeColumn column);
   std::uint32_t scope_of(std::uint64_t begin, std::span<const wlsym::Frame> frames);
   [[nodiscard]] std::uint64_t code_of(std::uint32_t scope) const;
   [[nodiscard]] std::uint64_t code_of_caller(std::uint32_t scope) const;  // of the next scope
@@ -77,7 +77,7 @@ class SymbolFileWriter {
   std::vector<Scope> scope_list_;
   wlsym::Guesses guesses_;
   std::size_t ranges_ = 0;
-  std::string columns_[6];
+  std::string columns_[wlsym::kRangeColumns];
 
   // Of the last range, so that equal ones become one.
   bool has_last_ = false;

@@ -1,12 +1,13 @@
 // The bytes of a symbol file: docs/reference/symbol-files.md. All numbers are little-endian.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace windlass::wlsym {
 
 inline constexpr char kMagic[8] = {'\x89', 'W', 'L', 'S', 'Y', 'M', '\r', '\n'};
-inline constexpr std::uint16_t kVersion = 2;  // written; 1 is read, too
+inline constexpr std::uint16_t kVersion = 3;  // written; 1 and 2 are read, too
 
 struct Header {
   char magic[8];
@@ -35,6 +36,22 @@ struct TextBlockEntry {
   std::uint32_t at, packed, raw;
 };
 static_assert(sizeof(TextBlockEntry) == 16);
+
+// The columns of a block of ranges.
+enum RangeColumn : std::size_t {
+  kFunctionColumn,
+  kInlinedFunctionColumn,
+  kCallerColumn,
+  kBeginColumn,
+  kCallLineColumn,
+  kAddressColumn,
+  kScopeColumn,
+  kFirstLineColumn,
+  kLineColumn,
+  kRangeColumns
+};
+// Where versions 1 and 2 have them. A column of one kind is smaller when packed by itself.
+inline constexpr std::size_t kMixedColumns = 6, kMixedColumn[kRangeColumns] = {0, 0, 1, 2, 2, 3, 4, 5, 5};
 
 inline constexpr std::uint32_t kMostRaw = 8u << 20;  // bytes of a block, unpacked
 inline constexpr std::uint32_t kLongestText = 1u << 16;

@@ -152,7 +152,50 @@ Expected<std::vector<std::byte>> SymbolFile::unpack(std::uint32_t at, std::uint3
   return unpacked ? std::move(unpacked) : damaged(at);
 }
 
-// Version 2 has differences from Guesses where version 1 has numbers.
+struct SymbolFile::RangeColumns {
+  std::uint64_t scopes = 0, ranges = 0;
+  std::vector<std::vector<std::byte>> unpacked;
+  std::vector<ByteView> columns;  // views of `unpacked`
+};
+
+// In version 3 each column is packed by itself.
+Expected<SymbolFile::RangeColumns> SymbolFile::unpack_columns(const RangeBlockEntry& about) const {
+  RangeColumns made;
+  const bool is_mixed = header_.version < 3;
+  if (is_mixed) {
+    auto raw = unpack(about.at, about.packed, about.raw);
+    if (!raw) return Failure(raw.error());
+    made.unpacked.push_back(std::move(*raw));
+  }
+  const auto packed = bytes_.sub(about.at, about.packed);
+  if (!packed) return damaged(about.at);
+  ByteCursor cursor(is_mixed ? ByteView(made.unpacked[0].data(), made.unpacked[0].size()) : *packed);
+  const auto scopes = cursor.uleb(), ranges = scopes ? cursor.uleb() : scopes;
+  // A scope has three numbers, a range at least two.
+  if (!ranges || *scopes > about.raw / 3 || *ranges > about.raw / 2) return damaged(about.at);
+  made.scopes = *scopes;
+  made.ranges = *ranges;
+  std::uint64_t left = about.raw;
+  for (std::size_t i = 0; i < (is_mixed ? kMixedColumns : kRangeColumns); ++i) {
+    const auto size = is_mixed ? Expected<std::uint64_t>(0) : cursor.uleb();
+    const auto bytes = size ? column(cursor) : Failure(size.error());
+    if (!bytes) return damaged(about.at);
+    if (is_mixed) {
+      made.columns.push_back(*bytes);
+      continue;
+    }
+    if (*size > left) return damaged(about.at);
+    left -= *size;
+    auto raw = image::inflate_zstd(*bytes, *size, kMostRaw);
+    if (!raw) return damaged(about.at);
+    made.columns.emplace_back(raw->data(), raw->size());
+    made.unpacked.push_back(std::move(*raw));
+  }
+  if (!cursor.at_end() || (!is_mixed && left != 0)) return damaged(about.at);
+  return made;
+}
+
+// From version 2 on there are differences from Guesses where version 1 has numbers.
 class SymbolFile::RangeReader {
  public:
   RangeReader(const Header& header, const RangeBlockEntry& about, std::uint32_t number)
@@ -161,34 +204,29 @@ class SymbolFile::RangeReader {
   }
 
   // False: damaged.
-  bool read(ByteView raw) {
-    ByteCursor cursor(raw);
-    const auto scopes = cursor.uleb(), ranges = scopes ? cursor.uleb() : scopes;
-    // A scope has three numbers, a range at least two.
-    if (!ranges || *scopes > raw.size() / 3 || *ranges > raw.size() / 2) return false;
-    std::vector<Column> columns;
-    for (int i = 0; i < 6; ++i) {
-      const auto bytes = column(cursor);
-      if (!bytes) return false;
-      columns.emplace_back(*bytes);
-    }
-    block_.scopes.reserve(*scopes);
-    block_.ranges.reserve(*ranges);
-    for (std::uint64_t i = 0; i < *scopes; ++i)
-      if (!read_scope(columns[0].next(), columns[1].next(), columns[2].next_signed())) return false;
+  bool read(const RangeColumns& from) {
+    for (const ByteView& bytes : from.columns) columns_.emplace_back(bytes);
+    block_.scopes.reserve(from.scopes);
+    block_.ranges.reserve(from.ranges);
+    for (std::uint64_t i = 0; i < from.scopes; ++i)
+      if (!read_scope()) return false;
     last_lines_.resize(block_.scopes.size());
     has_line_.resize(block_.scopes.size());
-    for (std::uint64_t i = 0; i < *ranges; ++i)
-      if (!read_range(columns[3].next(), columns[4].next(), columns[5])) return false;
-    return std::ranges::all_of(columns, &Column::is_spent) && cursor.at_end();
+    for (std::uint64_t i = 0; i < from.ranges; ++i)
+      if (!read_range()) return false;
+    return std::ranges::all_of(columns_, &Column::is_spent);
   }
   RangeBlock take() { return std::move(block_); }
 
  private:
   [[nodiscard]] bool has_guesses() const { return header_.version >= 2; }
+  Column& column_of(RangeColumn kind) { return columns_[header_.version < 3 ? kMixedColumn[kind] : kind]; }
 
-  bool read_scope(std::uint64_t of, std::uint64_t up, std::int64_t call) {
+  bool read_scope() {
     const std::size_t i = block_.scopes.size();
+    const std::uint64_t up = column_of(kCallerColumn).next();
+    const std::uint64_t of = column_of(up == 0 ? kFunctionColumn : kInlinedFunctionColumn).next();
+    const std::int64_t call = column_of(up == 0 ? kBeginColumn : kCallLineColumn).next_signed();
     // Version 1: how far before the next new one.
     const std::uint64_t function = of == 0 ? next_function_ : has_guesses() ? of - 1 : next_function_ - of;
     const std::uint64_t parent = up == 0 ? kNoScope : parent_of(up);
@@ -224,7 +262,8 @@ class SymbolFile::RangeReader {
     if (of >= kOther) return plus(next_scope_, unzigzag(of - kOther));
     return scope_out(block_.scopes, scope_, of - kCaller);
   }
-  bool read_range(std::uint64_t delta, std::uint64_t of, Column& lines) {
+  bool read_range() {
+    const std::uint64_t delta = column_of(kAddressColumn).next(), of = column_of(kScopeColumn).next();
     if (address_ + delta < address_) return false;
     address_ += delta;
     Range range{.begin = address_, .scope = kNoScope, .line = 0};
@@ -233,13 +272,14 @@ class SymbolFile::RangeReader {
       if (scope_ >= block_.scopes.size()) return false;
       next_scope_ = std::max(next_scope_, scope_ + 1);
       range.scope = static_cast<std::uint32_t>(scope_);
-      range.line = last_lines_[scope_] = line_of_range(lines.next_signed());
+      range.line = last_lines_[scope_] = line_of_range();
       has_line_[scope_] = true;
     }
     block_.ranges.push_back(range);
     return true;
   }
-  std::int64_t line_of_range(std::int64_t difference) {
+  std::int64_t line_of_range() {
+    const std::int64_t difference = column_of(has_line_[scope_] ? kLineColumn : kFirstLineColumn).next_signed();
     const std::int64_t last = last_lines_[scope_];
     if (!has_guesses()) return plus(last, difference);
     const std::uint32_t function = block_.scopes[scope_].function;
@@ -249,6 +289,7 @@ class SymbolFile::RangeReader {
 
   const Header& header_;
   const RangeBlockEntry& about_;
+  std::vector<Column> columns_;
   RangeBlock block_;
   Guesses guesses_;
   std::uint64_t next_function_ = about_.first_function, begin_ = about_.first, address_ = about_.first;
@@ -259,10 +300,10 @@ class SymbolFile::RangeReader {
 
 Expected<SymbolFile::RangeBlock> SymbolFile::read_ranges(std::uint32_t number) const {
   const auto about = entry<RangeBlockEntry>(ranges_at_, number);
-  const auto raw = unpack(about.at, about.packed, about.raw);
-  if (!raw) return Failure(raw.error());
+  const auto columns = unpack_columns(about);
+  if (!columns) return Failure(columns.error());
   RangeReader reader(header_, about, number);
-  if (!reader.read(ByteView(raw->data(), raw->size()))) return damaged(about.at);
+  if (!reader.read(*columns)) return damaged(about.at);
   return reader.take();
 }
 

@@ -101,6 +101,8 @@ class SymbolFile {
   [[nodiscard]] Expected<std::vector<std::byte>> unpack(std::uint32_t at, std::uint32_t packed,
                                                         std::uint32_t raw) const;
   [[nodiscard]] Expected<RangeBlock> read_ranges(std::uint32_t number) const;
+  struct RangeColumns;
+  [[nodiscard]] Expected<RangeColumns> unpack_columns(const RangeBlockEntry& about) const;
   class RangeReader;  // of one block
   [[nodiscard]] Expected<TextBlock> read_texts(std::uint64_t list, std::uint32_t blocks, std::uint32_t all,
                                                std::uint32_t number, bool functions) const;

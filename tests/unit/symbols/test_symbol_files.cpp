@@ -197,11 +197,17 @@ constexpr std::string_view kVersion1 =
     "00250000001f00000000000000ba000000290000001c00000000000000e3000000170000000a00000028b52ffd241fc50000f2010508"
     "9075039fd31cf92993e28dd608f086de79ffba003dabe11028b52ffd241ce10000136f7574657200696e6e6572005f73746172740003"
     "0200000305010af4a8afed28b52ffd240a510000092f7372632f742e6300d5068fa2";
+constexpr std::string_view kVersion2 =
+    "89574c53594d0d0a0200020095994050fc00000000000000080000000500000001000000010000000100000001000000030000000100"
+    "00003631363236333634742e656c66001000000000000000104000000000002400000000000000001040000000000000000000950000"
+    "00270000001f00000000000000bc000000290000001c00000000000000e5000000170000000a00000028b52ffd241fd50000f2810509"
+    "90e9018fb756acbba5b7eb1a0744d14136d7fc090c005cb1f81328b52ffd241ce10000136f7574657200696e6e6572005f7374617274"
+    "00030200000305010af4a8afed28b52ffd240a510000092f7372632f742e6300d5068fa2";
 
-TEST(SymbolFile, AFileOfVersion1IsRead) {
+void expect_file_of_outer(std::string_view digits) {
   std::string bytes;
-  for (std::size_t i = 0; i < kVersion1.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(std::string(kVersion1.substr(i, 2)), nullptr, 16));
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
   auto file = wlsym::SymbolFile::parse(view_of(bytes));
   ASSERT_TRUE(file.has_value()) << file.error().text();
   EXPECT_TRUE(file->check().has_value());
@@ -211,6 +217,11 @@ TEST(SymbolFile, AFileOfVersion1IsRead) {
   EXPECT_EQ(read_at(*file, 0x401004), (GivenPlace{0x401000, {{"outer", path, 5, 7}}}));
   EXPECT_EQ(read_at(*file, 0x40100b), (GivenPlace{0x401000, {{"outer", path, 5, 9}}}));
   EXPECT_EQ(read_at(*file, 0x401022), (GivenPlace{0x40100c, {{"_start", path, 10, 10}}}));
+}
+
+TEST(SymbolFile, FilesOfVersions1And2AreRead) {
+  expect_file_of_outer(kVersion1);
+  expect_file_of_outer(kVersion2);
 }
 
 // An inlined call at many places, deep, with lines that go up and down: what guesses and calls out are for.
@@ -237,7 +248,7 @@ TEST(SymbolFile, DeepCallsAndLinesThatRepeatAreKept) {
 
 TEST(SymbolFile, OtherVersionsAndOtherFilesAreRefused) {
   std::string bytes = write({{0x1000, {0x1000, {{"f", "", 0, 0}}}}});
-  bytes[8] = 3;
+  bytes[8] = 4;
   EXPECT_EQ(wlsym::SymbolFile::parse(view_of(bytes)).error().code, ErrorCode::kUnsupported);
   EXPECT_NE(wlsym::SymbolFile::parse(view_of("\x7f"
                                              "ELF and more of that"))
