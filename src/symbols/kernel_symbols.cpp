@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
+#include "os/descriptor.h"
 #include "os/kallsyms.h"
 #include "os/text_lines.h"
 
@@ -83,11 +85,40 @@ std::vector<std::uint32_t> bpf_programs() {
   return numbers;
 }
 
-KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_path, Programs programs)
+// The kernel's struct bpf_prog_info says where each function of a program begins, and how long it is.
+std::vector<AddressRange> bpf_code(std::span<const std::uint32_t> numbers) {
+  std::vector<AddressRange> code;
+  for (const std::uint32_t number : numbers) {
+    bpf_attr request{};
+    request.prog_id = number;
+    const os::Descriptor program(static_cast<int>(syscall(SYS_bpf, BPF_PROG_GET_FD_BY_ID, &request, sizeof request)));
+    bpf_prog_info info{};
+    const auto ask = [&] {
+      bpf_attr asked{};
+      asked.info.bpf_fd = static_cast<std::uint32_t>(program.get());
+      asked.info.info_len = sizeof info, asked.info.info = reinterpret_cast<std::uint64_t>(&info);
+      return syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &asked, sizeof asked) == 0;
+    };
+    if (!program || !ask()) continue;
+    std::vector<std::uint64_t> begins(info.nr_jited_ksyms);
+    std::vector<std::uint32_t> sizes(info.nr_jited_func_lens);
+    info = {};
+    info.jited_ksyms = reinterpret_cast<std::uint64_t>(begins.data());
+    info.jited_func_lens = reinterpret_cast<std::uint64_t>(sizes.data());
+    info.nr_jited_ksyms = static_cast<std::uint32_t>(begins.size());
+    info.nr_jited_func_lens = static_cast<std::uint32_t>(sizes.size());
+    if (!ask() || begins.size() != sizes.size()) continue;
+    for (std::size_t i = 0; i < begins.size(); ++i) code.push_back({begins[i], begins[i] + sizes[i]});
+  }
+  return code;
+}
+
+KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_path, Programs programs, Code code)
     : path_(std::move(path)),
       modules_path_(std::move(modules_path)),
       modules_before_(modules()),
       programs_(std::move(programs)),
+      code_(std::move(code)),
       programs_before_(programs_()),
       thread_([this] {
         std::string note;
@@ -114,8 +145,20 @@ std::string KernelSymbolsAhead::modules() const {
 
 bool KernelSymbolsAhead::have_stayed(std::span<const std::uint64_t> addresses) const {
   if (symbols_->empty() || modules() != modules_before_) return false;
-  const bool programs_stay = !programs_before_.empty() && programs_before_ == programs_();
-  return std::ranges::all_of(addresses, [&](std::uint64_t at) { return symbols_->stays(at, programs_stay); });
+  const std::vector<std::uint32_t> programs = programs_();
+  const bool programs_stay = !programs_before_.empty() && programs_before_ == programs;
+  std::vector<std::uint64_t> doubtful;
+  std::ranges::copy_if(addresses, std::back_inserter(doubtful),
+                       [&](std::uint64_t at) { return !symbols_->stays(at, programs_stay); });
+  if (doubtful.empty()) return true;
+  // A program that has been there all the time is where it was.
+  std::vector<std::uint32_t> lasting;
+  std::ranges::set_intersection(programs_before_, programs, std::back_inserter(lasting));
+  const std::vector<AddressRange> code = programs_stay ? std::vector<AddressRange>() : code_(lasting);
+  return std::ranges::all_of(doubtful, [&](std::uint64_t at) {
+    return symbols_->stays(at, true) &&
+           std::ranges::any_of(code, [&](const AddressRange& function) { return function.contains(at); });
+  });
 }
 
 // The lists are of a time before the reading: of what comes in between, the next call reads again.

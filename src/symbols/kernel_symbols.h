@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/address_range.h"
+
 namespace windlass::symbols {
 
 // Some 10 MB of names.
@@ -43,23 +45,26 @@ class KernelSymbols {
   std::vector<Symbol> symbols_;
 };
 
-// The numbers of the BPF programs that are loaded; no number is given twice. Empty without CAP_SYS_ADMIN.
+// The numbers of the BPF programs that are loaded, ascending; no number is given twice. Empty without CAP_SYS_ADMIN.
 [[nodiscard]] std::vector<std::uint32_t> bpf_programs();
+// Where the code of programs with these numbers is, as far as the kernel tells. Three calls of the system a program.
+[[nodiscard]] std::vector<AddressRange> bpf_code(std::span<const std::uint32_t> numbers);
 
 // Reads the kernel's symbols on a thread of its own, long before they are needed: the kernel takes 0.1 s of CPU time to
 // write them. Reads them again where they may have changed, and keeps what was read last.
 class KernelSymbolsAhead {
  public:
   using Programs = std::function<std::vector<std::uint32_t>()>;
+  using Code = std::function<std::vector<AddressRange>(std::span<const std::uint32_t>)>;
   explicit KernelSymbolsAhead(std::string path = "/proc/kallsyms", std::string modules_path = "/proc/modules",
-                              Programs programs = bpf_programs);
+                              Programs programs = bpf_programs, Code code = bpf_code);
   ~KernelSymbolsAhead();  // does not wait for the end
   KernelSymbolsAhead(const KernelSymbolsAhead&) = delete;
   KernelSymbolsAhead& operator=(const KernelSymbolsAhead&) = delete;
 
   // Those of now for these addresses, which may be none; `note` says why. Waits for the end of the first reading. Reads
-  // anew if there were none, if modules have come or gone, or if the code at an address may be another one. By any
-  // thread.
+  // anew if there were none, if modules have come or gone, or if the code at an address may be another one: not for
+  // code of a program that is still loaded, whatever others have come. By any thread.
   [[nodiscard]] std::shared_ptr<const KernelSymbols> at(std::span<const std::uint64_t> addresses, std::string& note);
   // How often they were read. For tests.
   [[nodiscard]] unsigned readings() const { return readings_; }
@@ -70,6 +75,7 @@ class KernelSymbolsAhead {
 
   std::string path_, modules_path_, modules_before_;
   Programs programs_;
+  Code code_;
   std::vector<std::uint32_t> programs_before_;
   std::atomic<bool> stopped_ = false;
   std::atomic<unsigned> readings_ = 1;

@@ -2,13 +2,16 @@
 // with separate debug files found by build id or link, stripped. What has no name must get none.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/bpf.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "nm.h"
+#include "os/descriptor.h"
 #include "os/readers.h"
 #include "symbols/kernel_symbols.h"
 #include "symbols/live_names.h"
@@ -482,6 +486,72 @@ TEST(Symbolize, KallsymsReadAhead) {
   EXPECT_EQ(ahead.readings(), 2u);
   EXPECT_EQ(name(0xffffffffc0001020), "bpf_new");
   EXPECT_EQ(ahead.readings(), 2u) << "the programs are those of the last reading";
+}
+
+// Those of the recorder itself are there all the time, while others come and go.
+TEST(Symbolize, KallsymsReadAheadServeForProgramsThatStay) {
+  const TextFile file(
+      "ffffffff81000000 T first\nffffffff81001000 T second\nffffffffc0001000 t bpf_stays\t[bpf]\n"
+      "ffffffffc0001100 t bpf_goes\t[bpf]\nffffffffc0001200 t bpf_trampoline_1\t[bpf]\n"
+      "ffffffffc0001300 t bpf_last\t[bpf]\n");
+  const TextFile modules("");
+  std::vector<std::uint32_t> programs = {7, 8}, asked;
+  KernelSymbolsAhead ahead(
+      file.path, modules.path, [&] { return programs; },
+      [&](std::span<const std::uint32_t> numbers) {
+        asked.assign(numbers.begin(), numbers.end());
+        return std::vector<AddressRange>{{0xffffffffc0001000, 0xffffffffc0001080}};
+      });
+  std::string note;
+  const auto readings = [&](std::uint64_t address) {
+    (void)ahead.at(std::span(&address, 1), note);
+    return ahead.readings();
+  };
+  EXPECT_EQ(readings(0xffffffffc0001110), 1U) << "the same programs";
+  EXPECT_TRUE(asked.empty());
+  programs = {7, 9};
+  EXPECT_EQ(readings(0xffffffffc0001000), 1U);
+  EXPECT_EQ(asked, std::vector<std::uint32_t>{7}) << "which was there then, and is now";
+  EXPECT_EQ(readings(0xffffffffc000107f), 1U);
+  EXPECT_EQ(readings(0xffffffffc0001080), 2U) << "behind the program's code";
+  programs = {7};
+  EXPECT_EQ(readings(0xffffffffc0001210), 3U) << "a trampoline is no program's";
+  programs = {7, 10};
+  EXPECT_EQ(readings(0xffffffff81000010), 3U);
+  EXPECT_EQ(readings(0xffffffffc0001010), 3U);
+  EXPECT_EQ(readings(0xffffffffc0001110), 4U);
+}
+
+// By the kernel's own list, of a program loaded here: return 0.
+TEST(Symbolize, CodeOfLoadedProgramsIsWhereKallsymsHasIt) {
+  const bpf_insn code[] = {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0}, {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};
+  bpf_attr load{};
+  load.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
+  load.insns = reinterpret_cast<std::uint64_t>(code), load.insn_cnt = std::size(code);
+  load.license = reinterpret_cast<std::uint64_t>("GPL");
+  std::strcpy(load.prog_name, "wl_test");
+  const os::Descriptor program(static_cast<int>(::syscall(SYS_bpf, BPF_PROG_LOAD, &load, sizeof load)));
+  if (!program) GTEST_SKIP() << "no privilege to sample";
+  bpf_prog_info info{};
+  bpf_attr asked{};
+  asked.info.bpf_fd = static_cast<std::uint32_t>(program.get());
+  asked.info.info_len = sizeof info, asked.info.info = reinterpret_cast<std::uint64_t>(&info);
+  ASSERT_EQ(::syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &asked, sizeof asked), 0);
+  const std::vector<std::uint32_t> programs = bpf_programs();
+  EXPECT_TRUE(std::ranges::is_sorted(programs));
+  EXPECT_TRUE(std::ranges::binary_search(programs, info.id));
+  const std::vector<AddressRange> found = bpf_code(std::span(&info.id, 1));
+  if (found.empty()) GTEST_SKIP() << "this kernel does not compile BPF programs";
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].end - found[0].begin, info.jited_prog_len);
+  std::string note;
+  const KernelSymbols symbols("/proc/kallsyms", note);
+  for (const std::uint64_t at : {found[0].begin, found[0].end - 1}) {
+    const std::string name(symbols.name_of(at).value_or(""));
+    EXPECT_TRUE(name.starts_with("bpf_prog_") && name.ends_with("_wl_test")) << name;
+  }
+  constexpr std::uint32_t kNone = ~0U;
+  EXPECT_TRUE(bpf_code(std::span(&kNone, 1)).empty());
 }
 
 TEST(Symbolize, KallsymsReadAheadAreReadAgain) {
