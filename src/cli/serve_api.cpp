@@ -33,7 +33,7 @@ constexpr std::string_view kJson = "application/json", kLines = "application/x-n
 constexpr std::uint64_t kMsNs = 1'000'000, kMostMs = 10'000'000'000'000;  // the year 2286
 constexpr std::uint64_t kMostBars = 5000;
 constexpr std::uint64_t kStacks = 50'000, kMostStacks = 10'000'000;  // of a profile
-constexpr std::uint64_t kLongMs = 3'600'000;                          // from here on a profile may have no threads
+constexpr std::uint64_t kLongMs = 3'600'000;                         // from here on a profile may have no threads
 
 // In ms of Unix time; `to` is behind the range.
 struct Span {
@@ -335,7 +335,7 @@ WorkedOut answer(const ServedStore& served, const Kind& kind, const Asked& asked
     out.good = written.has_value();
     if (!out.good) out.text = written.error().text();
   } catch (const std::bad_alloc&) {
-    return {.text = "This takes more than 4 GiB of memory. Way out: a shorter range of time"};
+    return {.text = "This takes more than 4 GiB of memory. Way out: a shorter range of time, or one value of a label"};
   }
   return out;
 }

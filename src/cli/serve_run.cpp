@@ -101,14 +101,15 @@ int run_server(const ServedStore& store, const std::string& token, const ServeAr
   say("windlass: {} is served until Ctrl-C at {}://{}:{}/\n", store.name, is_encrypted ? "https" : "http", address,
       server->port());
   if (!token.empty()) say("  once in each browser: with ?token= and the text of {} behind it\n", arguments.token_file);
-  const auto served = server->run(
-      {.may_connect = [](int) { return true; },
-       .reply = [&](const HttpRequest& request) { return service.reply(request); },
-       .worked_out = ServeService::worked_out,
-       .most_at_once = kMostQueries,
-       .limits = {.patience = kPatience, .most_bytes = kMostAnswer, .way_out = " Way out: a shorter range of time"},
-       .channel = *channel},
-      signals.descriptor());
+  const auto served = server->run({.may_connect = [](int) { return true; },
+                                   .reply = [&](const HttpRequest& request) { return service.reply(request); },
+                                   .worked_out = ServeService::worked_out,
+                                   .most_at_once = kMostQueries,
+                                   .limits = {.patience = kPatience,
+                                              .most_bytes = kMostAnswer,
+                                              .way_out = " Way out: a shorter range of time, or one value of a label"},
+                                   .channel = *channel},
+                                  signals.descriptor());
   if (served) return kDone;
   say_error(store.name, served.error());
   return kRefused;
