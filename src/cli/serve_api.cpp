@@ -76,8 +76,8 @@ std::string read_parameters(std::string_view query, Asked& asked) {
     } else if (number != numbers.end()) {
       const auto read = std::from_chars(value->data(), value->data() + value->size(), *number->second);
       if (read.ec != std::errc() || read.ptr != value->data() + value->size() || *number->second > kMostMs)
-        problem = fmt::format("{}: {} is no {}", name, shown(*value),
-                              name == "stacks" ? "number of stacks" : "time in milliseconds");
+        problem = name == "stacks" ? fmt::format("{}: {} is no number of stacks", name, shown(*value))
+                                   : fmt::format("{}: {} is no time in milliseconds", name, shown(*value));
     } else if (name == "label") {
       asked.choice.label = *value;
     } else if (name == "value") {
