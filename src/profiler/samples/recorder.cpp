@@ -39,6 +39,8 @@ constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
 // Events are worked off for so long at a time. Then the rings are emptied, which are full in a quarter of a second.
 constexpr std::uint64_t kMostWork = kSecond / 50;
+constexpr std::uint64_t kMostSamples = kSecond / 500;  // of samples, before the next look at processes
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::uint64_t kEarnInterval = kSecond / 10;
 constexpr std::uint64_t kMostWorkAtEnd = kSecond;  // on what is left when sampling has stopped
 
@@ -72,7 +74,10 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   // Not before: it would take a processor from those that make the kernel's maps.
-  recorder->writers_ = std::async(std::launch::async, [] { return os::RegisterWriters(); }).share();
+  recorder->writers_ = std::async(std::launch::async, [] {
+                         restore_priority();  // samples can wait for it, the agent cannot wait for a processor
+                         return os::RegisterWriters();
+                       }).share();
   recorder->make_parts();
   return recorder;
 }
@@ -221,7 +226,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
                           [begin = start_] { return std::chrono::duration<double>(Clock::now() - begin).count(); });
   for (bool stopped = false; !stopped && !finished(now_);) {
     wait_for_events(stop_descriptor, stopped);
-    round(kMostWork);
+    round(kMostWork, kMostSamples);
     const double now = seconds();
     if (options_.duration > 0 && now >= options_.duration) break;
     if (now >= next_progress) {
@@ -253,7 +258,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
     registry_->preload(find_command(options_.command.front()));
   else
     follower_->scan_all(stopped);
-  round(kMostWork);
+  round(kMostWork, kMostSamples);
   // Samples in what is not ready then go the long way.
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
@@ -289,14 +294,20 @@ void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
   constexpr timespec kIdle{0, 100'000'000}, kAsking{0, 10'000'000}, kSlack{0, EventQueue::kSlackNs};
   std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
   const bool asks = now_ < intake_->last_asked() + kSecond;
-  const timespec& timeout = !queue_.empty() ? kSlack : asks ? kAsking : kIdle;
+  const timespec& timeout = !queue_.empty() || intake_->has_postponed() ? kSlack : asks ? kAsking : kIdle;
   if (ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr) > 0 && descriptors[0].revents != 0)
     stopped = true;
 }
 
-void Recorder::round(std::uint64_t most_work) {
+void Recorder::round(std::uint64_t most_work, std::uint64_t most_samples) {
   take_round(most_work);
   follower_->finish_round(now_);
+  const std::uint64_t begun = monotonic_ns();
+  (void)intake_->work_off([&] { return monotonic_ns() - begun < most_samples; });
+}
+
+void Recorder::take_all_samples() {
+  (void)intake_->work_off([] { return true; });
 }
 
 void Recorder::take_round(std::uint64_t most_work) {
@@ -312,7 +323,7 @@ void Recorder::take_round(std::uint64_t most_work) {
       return;
     }
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
-    if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
+    if (queue_.full()) (void)take_events(now_, kAll);
     queue_.push(head, size);
   };
   source_.samples->poll(0ms, push);
@@ -355,7 +366,7 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
     allocations_->take(head, size, events_, targets_, *intake_, aggregator_);
     return;
   }
-  if (resting_.take(head, size) || intake_->take(head, size)) return;
+  if (resting_.take(head, size) || intake_->postpone(head, size) || intake_->take(head, size)) return;
   if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
   if (head.type == WL_EVENT_EXEC) {
     labels_.on_exec(head.tgid);
@@ -368,6 +379,7 @@ void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
 
 // The kernel side counts anew.
 void Recorder::settle_counts() {
+  take_all_samples();
   lost_when_settled_ = lost_;
   intake_->with_waiting([this] {
     if (times_) times_->settle(sample_of());
@@ -421,7 +433,8 @@ void Recorder::drain() {
     take_round(kMostWork);
   }
   now_ = monotonic_ns();
-  (void)take_events(~0ull, ~std::uint64_t{0});
+  (void)take_events(kAll, kAll);
+  take_all_samples();
   intake_->settle_all();
   names_.resolve();
 }
@@ -539,7 +552,7 @@ profile::Profile Recorder::profile_since_told() {
                        (seconds() >= forgotten_at_ + options_.forget_told || aggregator_.is_half_full());
   if (forgets) {
     // Of a stack whose event is still on its way, the repeats would count as lost.
-    round(~std::uint64_t{0});
+    round(kAll, kAll);
     settle_counts();
     names_.resolve();
   } else {

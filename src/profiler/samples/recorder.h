@@ -155,7 +155,8 @@ class Recorder {
   std::expected<void, SystemError> begin(int stop_descriptor);
   void hurry_at(int stop_descriptor, double seconds) const;
   void wait_for_events(int stop_descriptor, bool& stopped);
-  void round(std::uint64_t most_work);
+  void round(std::uint64_t most_work, std::uint64_t most_samples);
+  void take_all_samples();
   void take_round(std::uint64_t most_work);
   void earn_time();
   bool take_events(std::uint64_t now, std::uint64_t most_work);

@@ -46,15 +46,29 @@ StackRecord SampleIntake::record_of(const wl_event_head& head, std::uint8_t end,
   stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
   stack.event = head.event;
   stack.reason = head.reason != WL_NO_WAIT ? head.reason : std::uint16_t{0};
-  if (labels_ != nullptr) stack.labels = thread_labels_->of(labels_->of(head.tgid), head.labels, *labels_);
+  stack.labels = moment_ != nullptr ? moment_->labels : labels_of(head);
   stack.end = end;
   stack.certainty = certainty;
   return stack;
 }
 
+std::uint32_t SampleIntake::labels_of(const wl_event_head& head) const {
+  return labels_ != nullptr ? thread_labels_->of(labels_->of(head.tgid), head.labels, *labels_) : 0;
+}
+
 const MapSet* SampleIntake::maps_of(std::uint32_t tgid) const {
+  if (moment_ != nullptr) return moment_->maps.get();
   const Process* process = table_.find(tgid);
   return process != nullptr ? process->maps.get() : nullptr;
+}
+
+void SampleIntake::rescan(std::uint32_t tgid) {
+  const Process* process = table_.find(tgid);
+  const bool as_it_was = moment_ == nullptr || (process != nullptr && process->maps.get() == moment_->maps.get());
+  if (as_it_was) rescan_(tgid);
+  if (moment_ == nullptr) return;
+  process = table_.find(tgid);
+  if (process != nullptr && process->epoch == moment_->epoch) moment_->maps = process->maps.share();
 }
 
 // The kernel side may use a set that was published for the parent, or before code came and went. Without a mapping
@@ -69,7 +83,7 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
            });
   };
   if (frames.empty() || !unmapped()) return end;
-  rescan_(tgid);
+  rescan(tgid);
   if (!unmapped()) return end;
   const MapSet* maps = maps_of(tgid);
   return maps == nullptr || maps->mappings().empty() ? WL_END_NO_PROCESS : WL_END_NO_MAPPING;
@@ -218,6 +232,31 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   if (budget_ != nullptr) budget_->end_sample();
 }
 
+bool SampleIntake::postpone(const wl_event_head& head, std::size_t size) {
+  if (head.type != WL_EVENT_STACK && head.type != WL_EVENT_RAW) return false;
+  const Process* process = table_.find(head.tgid);
+  if (process == nullptr || process->maps->mappings().empty() || postponed_.full()) return false;
+  const auto may_change = [](const Mapping& it) {
+    return it.published() || (it.generated() && it.begin >> 63 == 0);  // not vsyscall's page
+  };
+  if (std::ranges::any_of(process->maps->mappings(), may_change)) return false;
+  postponed_.push(head, size, {process->epoch, process->maps.share(), labels_of(head)});
+  return true;
+}
+
+bool SampleIntake::work_off(const std::function<bool()>& goes_on) {
+  bool on = true;
+  while (on && !postponed_.empty()) {
+    postponed_.take_first([this](const wl_event_head& head, std::size_t size, SampleMoment& moment) {
+      moment_ = &moment;
+      (void)take(head, size);
+      moment_ = nullptr;
+    });
+    on = goes_on();
+  }
+  return on;
+}
+
 void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   const bool is_judged = unjudged_.can_judge(event.kernel);
   if (is_judged && unjudged_.is_half_written(event.kernel)) {
@@ -227,12 +266,12 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   }
   const MapSet* maps = maps_of(head.tgid);
   const bool mapped = maps != nullptr && maps->find(event.sample.registers.pc().value()) != nullptr;
-  if (!mapped) rescan_(head.tgid);
+  if (!mapped) rescan(head.tgid);
   const auto unwind = [&] { return unwinder_.unwind(event.sample, maps_of(head.tgid)); };
   UnwoundStack stack = unwind();
   if (meet_generated(head.tgid, stack.frames)) stack = unwind();
   if (mapped && stack.end == WL_END_NO_MAPPING) {
-    rescan_(head.tgid);
+    rescan(head.tgid);
     stack = unwind();
   }
   stack.end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
@@ -271,6 +310,7 @@ std::uint64_t SampleIntake::ended(std::uint32_t tgid) const {
 }
 
 std::shared_ptr<const MapSet> SampleIntake::shared_maps_of(std::uint32_t tgid) const {
+  if (moment_ != nullptr) return moment_->maps;
   const Process* process = table_.find(tgid);
   return process != nullptr ? process->maps.share() : nullptr;
 }
@@ -359,6 +399,7 @@ void SampleIntake::for_each_waiting(const std::function<void(const MapSet& maps)
     last = sample.maps.get();
   });
   unjudged_.for_each_maps(use);
+  postponed_.for_each_maps(use);
 }
 
 void SampleIntake::forget_gone() {

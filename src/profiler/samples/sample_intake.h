@@ -16,6 +16,7 @@
 #include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/interpreted_names.h"
 #include "profiler/samples/late_samples.h"
+#include "profiler/samples/postponed_samples.h"
 #include "profiler/samples/process_label_sets.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/taken_words.h"
@@ -78,6 +79,13 @@ class SampleIntake {
 
   // A WL_EVENT_STACK, WL_EVENT_RAW, WL_EVENT_LABELS or WL_EVENT_WAKER; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
+
+  // A WL_EVENT_STACK or WL_EVENT_RAW that is taken at work_off(), as of now. False if it cannot wait: what runs
+  // generated code, and what is not known, has to be read in the process at once; and there may be too many.
+  bool postpone(const wl_event_head& event, std::size_t size);
+  // Takes these until goes_on(), which is asked behind each, says no. False then: the rest waits.
+  bool work_off(const std::function<bool()>& goes_on);
+  [[nodiscard]] bool has_postponed() const { return !postponed_.empty(); }
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
   using StackUse = std::function<void(StackRecord& stack, const MapSet* maps)>;
@@ -142,7 +150,9 @@ class SampleIntake {
   void judge_exits(const MapSet& maps, StackRecord& stack) const;
   [[nodiscard]] std::uint8_t silent_end(std::uint32_t tgid, std::uint8_t end,
                                         std::span<const std::uint64_t> frames) const;
+  [[nodiscard]] std::uint32_t labels_of(const wl_event_head& head) const;
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
+  void rescan(std::uint32_t tgid);
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
@@ -161,6 +171,8 @@ class SampleIntake {
   WindowCache<std::uint32_t> named_;  // what name_late() found
   LateSamples late_;
   UnjudgedSamples unjudged_;
+  PostponedSamples postponed_;
+  SampleMoment* moment_ = nullptr;          // of the postponed sample at hand
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t malformed_ = 0;

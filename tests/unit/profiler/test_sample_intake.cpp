@@ -71,10 +71,19 @@ class SampleIntakeTest : public testing::Test {
     std::memcpy(bytes.data(), &event, sizeof event);
     return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
   }
+  bool postpone_raw(std::uint64_t pc) {
+    const std::vector<std::uint64_t> bytes = raw_event(pc, {}, {});
+    return intake.postpone(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8);
+  }
   bool take_raw(std::uint64_t pc, std::size_t cut = 0) { return take_raw(pc, {}, {}, cut); }
   // `kernel`: its frames. `stack`: from sp on.
   bool take_raw(std::uint64_t pc, const std::vector<std::uint64_t>& kernel, const std::vector<std::uint64_t>& stack,
                 std::size_t cut = 0) {
+    const std::vector<std::uint64_t> bytes = raw_event(pc, kernel, stack);
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
+  }
+  static std::vector<std::uint64_t> raw_event(std::uint64_t pc, const std::vector<std::uint64_t>& kernel,
+                                              const std::vector<std::uint64_t>& stack) {
     constexpr std::uint64_t kSp = 0x7ffd'0000'0000;
     wl_raw_event event{};
     event.head = head(WL_EVENT_RAW);
@@ -89,7 +98,7 @@ class SampleIntakeTest : public testing::Test {
     std::memcpy(bytes.data(), &event, sizeof event);
     bytes.insert(bytes.end(), kernel.begin(), kernel.end());
     bytes.insert(bytes.end(), stack.begin(), stack.end());
-    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
+    return bytes;
   }
   profile::Profile profile() {
     std::uint64_t unknown = 0;
@@ -183,6 +192,44 @@ TEST_F(SampleIntakeTest, SamplesThatCannotBeJudgedYetHoldUpNothing) {
   EXPECT_EQ(made.samples[3].end, WL_END_COMPLETE);
   EXPECT_EQ(made.samples[3].locations.size(), 4u);
   EXPECT_EQ(aggregator.counted_stacks(), 3u) << "the kernel side counts their repeats";
+}
+
+// Processes go on while samples wait to be unwound.
+TEST_F(SampleIntakeTest, APostponedSampleIsUnwoundAsOfItsTime) {
+  program = testing::TempDir() + fmt::format("windlass-intake-{}", ::getpid());
+  std::ofstream(program, std::ios::binary) << test::program_file(Architecture::kX86_64);
+  struct stat status {};
+  ASSERT_EQ(::stat(program.c_str(), &status), 0);
+  const auto mapped_at = [&](std::string_view range) {
+    return fmt::format("{} r-xp 00000000 00:00 {} {}\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0\n", range,
+                       status.st_ino, program);
+  };
+  EXPECT_FALSE(postpone_raw(0x10000)) << "of a process that is not known";
+  proc = mapped_at("10000-12000");
+  ASSERT_TRUE(table.scan(10, 1));
+  table.set_epoch(10, 1);
+  EXPECT_TRUE(postpone_raw(0x10000 + test::kProgramCode + 8));
+  EXPECT_TRUE(intake.has_postponed());
+  intake.settle();
+  EXPECT_TRUE(profile().samples.empty());
+  proc = mapped_at("50000-52000");
+  ASSERT_TRUE(table.scan(10, 2));
+  table.set_epoch(10, 2);
+  EXPECT_TRUE(postpone_raw(0x50000 + test::kProgramCode + 16));
+  EXPECT_TRUE(postpone_raw(0x10000 + test::kProgramCode + 24)) << "which is there no longer";
+  EXPECT_FALSE(intake.work_off([] { return false; })) << "one at a time";
+  EXPECT_TRUE(intake.work_off([] { return true; }));
+  EXPECT_FALSE(intake.has_postponed());
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 3u);
+  EXPECT_NE(made.samples[0].end, WL_END_NO_MAPPING);
+  EXPECT_NE(made.samples[1].end, WL_END_NO_MAPPING);
+  EXPECT_EQ(made.samples[2].end, WL_END_NO_MAPPING);
+  EXPECT_EQ(rescans.size(), 1u) << "for the last one alone";
+  proc = mapped_at("10000-12000") + "5000-6000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 3));
+  EXPECT_FALSE(postpone_raw(0x5010)) << "what is said of generated code is true at once";
+  std::filesystem::remove(program);
 }
 
 // A profile is made of all that there is.
