@@ -44,18 +44,28 @@ WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch* raw, __u64 from, __u64 limi
   return raw->copy_offset - begin;
 }
 
-/* 0 if the bytes are within this window's budget. */
-WL_GLOBAL int wl_spend(__u64 now, __u32 size) {
+/* This window's budget. */
+WL_INLINE struct wl_budget* wl_budget_of(__u64 now) {
   __u32 zero = 0;
   struct wl_budget* b = bpf_map_lookup_elem(&budget, &zero);
-  if (!b) return 1;
+  if (!b) return 0;
   __u64 window = now >> WL_RAW_WINDOW_SHIFT;
   if (b->window != window) { /* two CPUs may both reset: a little over budget, once */
     b->window = window;
     b->bytes = 0;
   }
-  if (b->bytes + size > wl_raw_bytes_per_window) return 1;
-  __sync_fetch_and_add(&b->bytes, size);
+  return b;
+}
+
+/* Is there room for an event of these bytes? */
+WL_GLOBAL int wl_may_spend(__u64 now, __u32 size) {
+  const struct wl_budget* b = wl_budget_of(now);
+  return b && b->bytes + size <= wl_raw_bytes_per_window;
+}
+
+WL_GLOBAL int wl_spend(__u64 now, __u32 size) {
+  struct wl_budget* b = wl_budget_of(now);
+  if (b) __sync_fetch_and_add(&b->bytes, size);
   return 0;
 }
 
@@ -126,7 +136,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   const struct wl_cursor* cursor = &s->unwind.cursor;
   __u64 sp = cursor->regs[WL_SP];
   wl_stamp(&s->event.head);
-  if (wl_spend(s->event.head.time, 4096)) {
+  if (!wl_may_spend(s->event.head.time, 4096)) {
     st->raw_refused++;
     return 0;
   }
