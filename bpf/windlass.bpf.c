@@ -381,8 +381,6 @@ WL_INLINE void wl_give_back(struct wl_scratch* s) {
 WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
   __u32 tgid = ids >> 32;
   if ((__u32)ids == 0) return 0;
-  /* First, as most threads fail: the trail's line of the cache is not touched. */
-  if (wl_filters.used && !wl_passes_filters((__u64)bpf_get_current_task())) return 0;
   return wl_has_process(trail, tgid, (__u32)ids) || wl_is_sampled(tgid); /* only targets are kept */
 }
 
@@ -390,15 +388,22 @@ WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
  * wanted, too, under the number 0. */
 WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all) {
   __u32 key = bpf_get_smp_processor_id();
-  struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
+  if (!st) return 0;
+  st->samples++;
+  /* First, as most threads fail: nothing else is touched. */
+  int passes = !wl_filters.used || wl_current_passes_filters();
+  if (!passes && !all) {
+    st->idle++;
+    return 0;
+  }
+  struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
   struct wl_trails* t = bpf_map_lookup_elem(&trails, &key);
-  if (!s || !st || !t) return 0;
+  if (!s || !t) return 0;
   __u64 ids = wl_current_ids();
   struct wl_trail* trail = &t->of[(__u32)ids & (WL_TRAILS - 1)];
   __u32 cpu = key;
-  st->samples++;
-  if (!wl_is_recorded(trail, ids)) {
+  if (!passes || !wl_is_recorded(trail, ids)) {
     ids = 0;
     if (!all) {
       st->idle++;
