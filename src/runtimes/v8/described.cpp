@@ -147,7 +147,7 @@ Expected<Description> describe_continuation(ByteView code, std::uint64_t address
     found.rows.push_back(frame_row(0, line.end()));
     above = code.u8()[line.end() - 1] + kReturnAddress;
   }
-  return fail(ErrorCode::kUnsupported, "no code that goes on with a builtin", address);
+  return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
 }
 
 }  // namespace windlass::runtimes::v8

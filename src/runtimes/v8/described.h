@@ -27,7 +27,7 @@ namespace windlass::runtimes::v8 {
 // Of the builtins by which a builtin goes on whose caller was optimised code that is left for good
 // (Builtins_ContinueToJavaScriptBuiltinWithResult and others; v8/v8, Generate_ContinueToBuiltinHelper). The deoptimiser
 // has made their frame. They are returned to at their first instruction, load the caller's frame pointer
-// (mov rbp, [rsp + N]), and move sp up to the return address. kUnsupported: the code is another.
+// (mov rbp, [rsp + N]), and move sp up to the return address. kNotFound: the code is another.
 [[nodiscard]] Expected<Description> describe_continuation(ByteView code, std::uint64_t address);
 
 }  // namespace windlass::runtimes::v8
