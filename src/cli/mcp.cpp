@@ -42,7 +42,8 @@ void register_mcp(CLI::App& app, int& status) {
   auto allow_record = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "mcp", "Answer questions about profiles and live processes, by the Model Context Protocol on standard input");
-  command->add_option("FILE", *files, "a pprof file (.pb.gz) that is open from the start")->type_name("FILE");
+  command->add_option("FILE", *files, "a profile, or samples of a store (FILE@RANGE), open from the start")
+      ->type_name("FILE");
   command->add_flag("--allow-record", *allow_record, "offer a tool that records, into files of a temporary folder");
   command->callback([files, allow_record, &status] { status = run_mcp(*files, *allow_record); });
 }

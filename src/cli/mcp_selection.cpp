@@ -64,9 +64,18 @@ std::string text_argument(const Json& arguments, const char* name) {
 }
 
 std::string problem_of(std::string said) {
-  constexpr std::string_view kBegin = "windlass: ";
+  constexpr std::string_view kBegin = "windlass: ", kWayOut = ". Way out: ";
+  constexpr std::pair<std::string_view, std::string_view> kTools[] = {{"--functions 100", "top_functions"},
+                                                                      {"--json", "top_functions"}};
   while (said.ends_with('\n')) said.pop_back();
-  return said.starts_with(kBegin) ? said.substr(kBegin.size()) : said;
+  if (said.starts_with(kBegin)) said.erase(0, kBegin.size());
+  const std::size_t way_out = said.find(kWayOut);
+  if (way_out == std::string::npos) return said;
+  const std::size_t begin = way_out + kWayOut.size();
+  for (const auto& [option, tool] : kTools)
+    if (said.compare(begin, option.size(), option) == 0) return said.replace(begin, option.size(), tool);
+  if (said.compare(begin, 2, "--") == 0) said.erase(begin, 2);
+  return said;
 }
 
 std::optional<McpChosen> choose_samples(McpContext& context, const Json& arguments, std::string file,

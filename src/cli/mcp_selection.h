@@ -39,7 +39,8 @@ class SaidInto {
 
 [[nodiscard]] std::string text_argument(const Json& arguments, const char* name);
 
-// Messages of the command as a problem: without "windlass: ", and without the last end of line.
+// Messages of the command as a problem: without "windlass: ", and without the last end of line. The way out names an
+// argument or a tool where the message names an option.
 [[nodiscard]] std::string problem_of(std::string said);
 
 }  // namespace windlass::cli

@@ -132,9 +132,12 @@ McpArgument limit_argument(const char* help, double value) { return number("limi
 std::vector<McpTool> profile_tools() {
   std::vector<McpTool> tools;
   tools.push_back({.name = "open_profile",
-                   .help = "Reads a profile (pprof, .pb.gz). Says what it has: values, labels, times, processes. Other "
-                           "tools then need no file",
-                   .arguments = {text("file", "the path of the profile", true)},
+                   .help = "Reads a profile: pprof (.pb.gz), perf.data and others, or samples of a store of windlass "
+                           "agent. Says what it has: values, labels, times, processes. Other tools then need no file",
+                   .arguments = {text("file",
+                                      "the path of the profile or store; times of a store stand behind @: s.db@-1h, "
+                                      "s.db@2026-11-27T14:05..2026-11-27T14:10",
+                                      true)},
                    .output_schema = summary_schema(),
                    .call = call_open_profile});
   tools.push_back(

@@ -58,7 +58,7 @@ struct SymbolizeStats {
 SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options = {}) noexcept;
 
 // Makes C++ (Itanium), Rust (legacy and v0) and D names readable, and simple ones of Microsoft's C++. Drops the hashes
-// of Rust's names. Returns other names unchanged.
+// of Rust's names. "name@plt" is the stub of a name. Returns other names unchanged.
 [[nodiscard]] std::string demangle(const char* name);
 
 }  // namespace windlass::symbols

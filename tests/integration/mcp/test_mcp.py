@@ -217,7 +217,11 @@ def test_sums(folder):
             ("schema", "processes", {"limit": 1e300}), ("schema", "processes", {"limit": -1}), ("schema", "processes", {"process": "10"}),
             ("schema", "processes", {"process": [10]}), ("schema", "top_functions", {"sort": "x"}), ("schema", "walk", {"pid": 0}),
             ("no function", "callers", {"function": "--html"}), ("no sample", "annotate", {"function": "--html"}),
-            ("no value", "processes", {"value": "nope"}), ("regular expression", "top_functions", {"focus": "["})):
+            ("no value", "processes", {"value": "nope"}),
+            # A way out names arguments and tools, not options of a command line.
+            ("Way out: focus takes", "callers", {"function": "nope"}), ("Way out: top_functions lists", "annotate", {"function": "nope"}),
+            ("Way out: value takes", "processes", {"value": "nope"}), ("Way out: top_functions lists", "processes", {"module": ["nope"]}),
+            ("regular expression", "top_functions", {"focus": "["})):
         answer = server.call(name, **arguments)
         expect(isinstance(answer, str) and problem in answer, f"{name} {arguments}: {answer}")
     sleeper = subprocess.Popen(["sleep", "600"])

@@ -619,6 +619,8 @@ TEST(Symbolize, PerfMap) {
 
 TEST(Demangle, CppRustAndD) {
   EXPECT_EQ(demangle("_ZN5outer3Box4workEi"), "outer::Box::work(int)");
+  EXPECT_EQ(demangle("_ZN5outer3Box4workEi@plt"), "outer::Box::work(int)@plt");
+  EXPECT_EQ(demangle("_Z@plt"), "_Z@plt");
   EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
             "std::vector<int, std::allocator<int> >::push_back(int const&)");
   EXPECT_EQ(demangle("_ZZ4mainENKUliE_clEi"), "main::{lambda(int)#1}::operator()(int) const");
