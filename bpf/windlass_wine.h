@@ -10,17 +10,27 @@
 #include "windlass_step.h"
 #include "windlass_wine_layout.h"
 
-/* The Unix side's frame for the callback whose arguments these are; 0: there is none, or it cannot be read. Only the
- * system call that called back has its rsp where the arguments say. */
+/* Is `frame` the Unix side's frame for the callback whose arguments these are? Only the system call that called back
+ * has its rsp where the arguments say. 1 or 0, with the next frame in u->room.value, which is 0 if there is none. */
+WL_GLOBAL int wl_is_wine_frame(struct wl_unwind* u, __u64 frame, __u64 arguments, __u64 length) {
+  if (!u) return 0;
+  __u64* word = &u->room.value;
+  if (wl_read(&u->env, word, 8, frame + WL_WINE_FRAME_BELOW) || *word == 0 ||
+      wl_read(&u->env, u->room.pair, 8, *word + WL_WINE_FRAME_RSP)) {
+    *word = 0;
+    return 0;
+  }
+  return ((u->room.pair[0] - length) & ~15ull) == arguments;
+}
+
+/* That frame; 0: there is none, or it cannot be read. */
 WL_GLOBAL __u64 wl_wine_frame(struct wl_unwind* u, __u64 arguments, __u64 length) {
   if (!u || u->gs_base == 0) return 0;
-  __u64* word = &u->room.value;
-  if (wl_read(&u->env, word, 8, u->gs_base + WL_WINE_TEB_FRAME)) return 0;
+  if (wl_read(&u->env, &u->room.value, 8, u->gs_base + WL_WINE_TEB_FRAME)) return 0;
   for (__u32 i = 0; i < WL_WINE_CALLBACKS; i++) {
-    __u64 frame = *word;
-    if (wl_read(&u->env, word, 8, frame + WL_WINE_FRAME_BELOW) || *word == 0) return 0;
-    if (wl_read(&u->env, u->room.pair, 8, *word + WL_WINE_FRAME_RSP)) return 0;
-    if (((u->room.pair[0] - length) & ~15ull) == arguments) return frame;
+    __u64 frame = u->room.value;
+    if (wl_is_wine_frame(u, frame, arguments, length)) return frame;
+    if (u->room.value == 0) return 0;
   }
   return 0;
 }
