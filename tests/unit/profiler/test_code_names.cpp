@@ -192,6 +192,11 @@ TEST_F(CodeNamesTest, RenamedCodeIsToldAtMostTenTimesASecond) {
   poll(104 * kMs);
   EXPECT_EQ(told.size(), 2U);
   EXPECT_EQ(name(0x200, 200 * kMs, child.tgid()), "third");
+  child.append(fmt::format("{:x} 100 fourth\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, 202 * kMs, child.tgid()), "fourth");
+  names.end(child.tgid());
+  poll(400 * kMs);
+  EXPECT_EQ(told.size(), 2U) << "what has ended has no code";
 }
 
 TEST_F(CodeNamesTest, AnEndedProcessIsKnownUntilManyOthersHaveEnded) {
@@ -230,8 +235,8 @@ TEST_F(CodeNamesTest, AnEndedProcessIsKnownUntilManyOthersHaveEnded) {
 
 // The end of a process may never be told.
 TEST_F(CodeNamesTest, OfProcessesThatAreGoneNoMoreIsRead) {
-  const Child gone, there;
-  for (const Child* child : {&gone, &there}) {
+  const Child gone, gone_too, there;
+  for (const Child* child : {&gone, &gone_too, &there}) {
     child->append(fmt::format("{:x} 100 first\n", kCode + 0x200));
     EXPECT_EQ(name(0x200, kMs, child->tgid()), "first");
   }
@@ -241,9 +246,10 @@ TEST_F(CodeNamesTest, OfProcessesThatAreGoneNoMoreIsRead) {
   names.keep_only([&](std::uint32_t tgid) { return tgid == there.tgid(); });
   EXPECT_EQ(names.function(late_gone).name, "published") << "it says no more";
   EXPECT_EQ(names.function(late_there).name, "");
-  for (const Child* child : {&gone, &there}) child->append(fmt::format("{:x} 100 second\n", kCode + 0x400));
+  for (const Child* child : {&gone, &gone_too, &there}) child->append(fmt::format("{:x} 100 second\n", kCode + 0x400));
   EXPECT_EQ(name(0x200, 2 * kMs, gone.tgid()), "first") << "as of one that has ended";
   EXPECT_EQ(name(0x400, 2 * kMs, gone.tgid()), "");
+  EXPECT_EQ(name(0x400, 2 * kMs, gone_too.tgid()), "") << "of which nothing is late";
   EXPECT_EQ(name(0x400, 2 * kMs, there.tgid()), "second");
 }
 

@@ -157,6 +157,37 @@ TEST(GdbReader, SoManyEntriesAreRead) {
   EXPECT_EQ(memory.entries, CodeMap::kMaxEntries + 1) << "the last one is read, and not kept";
 }
 
+// Sixteen objects of 16 MiB, all of the same code, and a seventeenth of other code.
+TEST(GdbReader, SoManyBytesOfObjectsAreRead) {
+  constexpr std::uint64_t kFiles = 16, kLarge = 0x2000'0000, kEntries = fake::kBase + 0x2800;
+  constexpr std::uint64_t kMost = CodeMap::kMaxBytes / kFiles;
+  struct Large final : Memory {
+    bool read(std::uint64_t address, void* to, std::size_t size) const override {
+      if (address != kLarge) return small.read(address, to, size);
+      std::memset(to, 0, size);
+      std::memcpy(to, file.data(), file.size());
+      return true;
+    }
+    fake::FakeMemory small = fake::make();
+    std::vector<std::byte> file = fake::object(fake::kFirst, "first");
+  };
+  const auto finds_the_last = [&](std::uint64_t less) {
+    Large memory;
+    for (std::uint64_t i = 0; i < kFiles; ++i) {
+      const std::uint64_t entry = kEntries + i * 32;
+      const std::uint64_t size = kMost - 2 * sizeof(Object::Function) - (i == 0 ? less : 0);
+      memory.small.put(entry + fake::kFile, kLarge), memory.small.put(entry + fake::kFileSize, size);
+      memory.small.put(entry + fake::kNext, i + 1 < kFiles ? entry + 32 : fake::kSecondEntry);
+    }
+    memory.small.put(fake::kHead, kEntries);
+    CodeMap map(fake::kDescriptor);
+    EXPECT_TRUE(map.find(memory, kInFirst));
+    return map.find(memory, kInSecond).has_value();
+  };
+  EXPECT_FALSE(finds_the_last(0)) << "256 MiB are kept";
+  EXPECT_TRUE(finds_the_last(1));
+}
+
 TEST(GdbReader, AnObjectThatCannotBeReadHasNoCode) {
   fake::FakeMemory memory = fake::make();
   memory.put(fake::kSecondEntry + fake::kFileSize, std::uint64_t{8});

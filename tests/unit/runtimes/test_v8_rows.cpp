@@ -84,6 +84,7 @@ TEST(V8Rows, CodeThatGoesOnInAnInterpretersFrameStandsInItFromTheStart) {
   EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0, 4, 9, 13, 14}), "b16 b16 b16 b16 s8");
   EXPECT_EQ(cfas_at(*compiled(bytes, kStub), {0, 4}), "s8 s24") << "a stub has been called";
   EXPECT_EQ(cfas_at(*compiled({0x5d, 0xc3}, kOptimised), {0, 1}), "b16 s8") << "pop rbp; ret";
+  EXPECT_EQ(cfas_at(*compiled(kByCall, kOptimised), {0, 2, 7, 12}), "b16 b16 b16 s8") << "the call sets up no frame";
 }
 
 // push rbp; mov rbp, rsp; call (which throws); nop, reached by unwinding alone
