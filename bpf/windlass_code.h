@@ -102,9 +102,12 @@ WL_GLOBAL int wl_code_scan_some(struct wl_unwind* u, __u32 from) {
   return found ? WL_SHOWS_FRAME : live ? WL_SAYS_NOTHING : 0;
 }
 
+#if WL_CODE_PIECE % WL_CODE_BYTES_A_CALL != 0
+#error A call has all its bytes in the piece.
+#endif
+
 WL_GLOBAL int wl_code_scan(struct wl_unwind* u) {
   if (!u) return 0;
-  _Static_assert(WL_CODE_PIECE % WL_CODE_BYTES_A_CALL == 0, "a call has all its bytes in the piece");
   int state = WL_SAYS_NOTHING;
   for (__u32 i = 0; i < WL_CODE_PIECE; i += WL_CODE_BYTES_A_CALL) {
     state = wl_code_scan_some(u, WL_CODE_BEFORE + i);

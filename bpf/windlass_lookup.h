@@ -27,18 +27,6 @@ WL_INLINE __u32 wl_offset(__u32 ref) { return (ref << WL_REF_SHIFT) & WL_CHUNK_M
  * either: since 6.18 the verifier follows its results 0 and -1 apart.) The first step is the largest power of two
  * within the count, so that a short list takes few steps. It is a variable, so that the verifier sees the same state
  * behind each step. */
-WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
-  WL_OPAQUE(a);                             /* else the compiler knows it for a comparison and makes a branch of it */
-  __u64 less = (a - b) >> 63;
-  WL_OPAQUE(less);
-  return less;
-}
-
-WL_INLINE __u64 wl_equal(__u32 a, __u32 b) { /* 1 or 0, without a branch either */
-  __u64 different = a ^ b;
-  return wl_less(different, 1);
-}
-
 WL_INLINE __u64 wl_first_step(__u64 count) { /* the largest power of two that is not above count; 0 for 0 */
   count |= count >> 1;
   count |= count >> 2;

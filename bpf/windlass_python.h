@@ -6,7 +6,6 @@
 #define WINDLASS_PYTHON_H
 
 #include "windlass_interpreted.h"
-#include "windlass_lookup.h"
 
 #define WL_THREADS_A_RUN 8
 #define WL_THREAD_RUNS 128

@@ -24,6 +24,19 @@ WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
   return hash ^ (hash >> 29);
 }
 
+/* Comparisons without a branch: a branch makes two paths for the verifier. */
+WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
+  WL_OPAQUE(a);                             /* else the compiler knows it for a comparison and makes a branch of it */
+  __u64 less = (a - b) >> 63;
+  WL_OPAQUE(less);
+  return less;
+}
+
+WL_INLINE __u64 wl_equal(__u32 a, __u32 b) { /* 1 or 0, without a branch either */
+  __u64 different = a ^ b;
+  return wl_less(different, 1);
+}
+
 #define WL_CODE_BEFORE 8u /* Bytes of code read before a pc. */
 #define WL_CODE_BYTES 32u
 #define WL_SAVED_REGISTERS (WL_PC + 1) /* Of a signal frame. */
