@@ -166,8 +166,9 @@ TEST_F(OtherProcess, OneWalkFindsTheSame) {
       all += fmt::format("{:x}-{:x} {:x} {} {}\n", info->begin, info->end, info->bias, info->path, info->file);
     for (const Thread& thread : target.threads) {
       StackWalker walker(target.space, thread.registers);
-      do all += fmt::format("{:x} {:x}\n", walker.frame().pc().value(), walker.frame().sp());
-      while (walker.step());
+      // All wait in a system call. A thread that goes on repeats the call, so the next stop may find it in front of it.
+      all += fmt::format("{:x}\n", walker.frame().sp());
+      while (walker.step()) all += fmt::format("{:x} {:x}\n", walker.frame().pc().value(), walker.frame().sp());
       EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete);
     }
     return all;
