@@ -85,7 +85,8 @@ Expected<HttpAnswer> send_by_program(const HttpRequest& request) {
                               .inherited = {body.get(), head.get()},
                               .patience = request.timeout + kPatienceBeyond,
                               .most_bytes = request.most_bytes});
-  if (!end && end.error().code == ErrorCode::kNotFound)
+  constexpr int kNoProgram = 127;  // of a shell, and of posix_spawn() where the system cannot tell; none of curl's
+  if (end ? end->status == kNoProgram : end.error().code == ErrorCode::kNotFound)
     return fail(ErrorCode::kNotFound,
                 "neither libcurl.so.4 nor the program curl is here. Way out: install the package libcurl4 or curl", 0);
   if (!end && end.error().code == ErrorCode::kLimit)

@@ -378,7 +378,7 @@ void expect_names_of(const std::string& path, std::size_t least, const std::stri
   profile::Profile live;
   live.modules = {{.path = path, .open_path = path, .build_id = written->build_id}};
   std::vector<std::uint64_t> addresses;
-  for (std::uint64_t address = 0x1000; address < 0x4000; ++address)
+  for (std::uint64_t address = 0x400; address < 0x4000; ++address)
     live.locations.push_back({.module = 0, .address = address});
   symbolize(live);
   profile::Profile late = live;
