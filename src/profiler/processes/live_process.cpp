@@ -1,5 +1,6 @@
 #include "profiler/processes/live_process.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -57,6 +58,15 @@ std::vector<std::uint32_t> descendants_of(const std::vector<std::uint32_t>& proc
 
 std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
   return parse_cpu_seconds(os::read_proc_file(fmt::format("/proc/{}/stat", tgid)), sysconf(_SC_CLK_TCK));
+}
+
+std::optional<double> cpu_seconds_of_children() {
+  rusage used{};
+  if (getrusage(RUSAGE_CHILDREN, &used) != 0) return std::nullopt;
+  const auto in_seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
 }
 
 std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {

@@ -33,6 +33,8 @@ struct LifeStatus {
 
 // CPU time of the process and of the children it has waited for, seconds; nothing if it has gone.
 [[nodiscard]] std::optional<double> cpu_seconds_of(std::uint32_t tgid);
+// Of the children that this process has waited for, seconds.
+[[nodiscard]] std::optional<double> cpu_seconds_of_children();
 
 // The process to record, by the number of one of its threads, if it is there and may be looked at: without its mappings
 // nothing of it could be unwound.

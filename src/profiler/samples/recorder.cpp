@@ -2,7 +2,6 @@
 
 #include <malloc.h>
 #include <poll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <ctime>
@@ -13,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/monotonic.h"
 #include "os/proc_file.h"
 #include "os/process_memory.h"
 #include "os/readers.h"
@@ -43,12 +43,6 @@ constexpr std::uint64_t kMostSamples = kSecond / 500;  // of samples, before the
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::uint64_t kEarnInterval = kSecond / 10;
 constexpr std::uint64_t kMostWorkAtEnd = kSecond;  // on what is left when sampling has stopped
-
-std::uint64_t unix_time_ns() {
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  return static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
-}
 
 // The names of the labels that a process's threads set (ThreadLabels::ReadKeys).
 std::optional<std::vector<std::string>> label_keys_of(std::uint32_t tgid) {
@@ -262,7 +256,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   // Samples in what is not ready then go the long way.
   for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
     if (registry_->wait_idle(kStopInterval)) break;
-  start_unix_ns_ = unix_time_ns();
+  start_unix_ns_ = clock_ns(CLOCK_REALTIME);
   start_monotonic_ns_ = monotonic_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
@@ -487,14 +481,7 @@ RecordingProgress Recorder::progress() {
 // Of the targets and the children they have waited for; nothing where that is not known: of the whole machine, and of
 // processes that have ended unless they were the command.
 std::optional<double> Recorder::cpu_seconds() const {
-  if (command_ && command_->status()) {
-    rusage used{};
-    if (getrusage(RUSAGE_CHILDREN, &used) != 0) return std::nullopt;
-    const auto in_seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-    };
-    return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
-  }
+  if (command_ && command_->status()) return cpu_seconds_of_children();
   if (command_) return cpu_seconds_of(static_cast<std::uint32_t>(command_->pid()));
   // Children come and go, and take their times with them.
   if (options_.targets.empty() || options_.children) return std::nullopt;
