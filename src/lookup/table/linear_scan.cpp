@@ -112,12 +112,13 @@ void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
   while (address < end) {
     const ByteView rest = from(code, begin, address);
     while (!ahead.empty() && ahead.begin()->first < address) ahead.erase(ahead.begin());
-    if (!ahead.empty() && ahead.begin()->first == address)
-      now = ahead.begin()->second;
-    else if (ended && !starts_function(address))
+    const bool arrived = !ahead.empty() && ahead.begin()->first == address;
+    if (arrived) now = ahead.begin()->second;
+    if ((ended || now != Pushed()) && starts_function(address))
+      now = Pushed();
+    else if (ended && !arrived)
       if (const auto size = size_by_what_follows(rest, address, size_behind); size && (*size != now.size || !now.known))
         now = Pushed(), now.size = *size;
-    if (now != Pushed() && starts_function(address)) now = Pushed();
     if (told != now) emit(address, now.rule(x_reg));
     told = now;
     const auto effect = flow::stack_effect(rest, address);
