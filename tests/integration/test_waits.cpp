@@ -21,6 +21,7 @@
 #include "support/profile_frames.h"
 #include "support/run_command.h"
 #include "support/stolen_time.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {
@@ -148,9 +149,18 @@ TEST_F(Waits, ThreadsThatWaitAlreadyAreFound) {
   for (const Thread& thread : threads) {
     SCOPED_TRACE(thread.name);
     EXPECT_GT(waited(profile, thread.tid, "wait_begin", "clock_nanosleep"), 1e8) << output_;
-    for (const Sample& sample : profile.samples)
-      EXPECT_TRUE(sample.event != 1 || profile::is_whole(sample.end)) << profile::end_text(sample.end);
   }
+  // A signal wakes them. A thread that loses the CPU while the kernel writes its registers has nothing to walk by.
+  // On an emulated machine a walk takes longer than a tick, so there is no time left for each.
+  std::size_t without = 0;
+  for (const Sample& sample : profile.samples) {
+    if (sample.event != 1) continue;
+    const bool is_late = emulated() && sample.end == WL_END_NO_TIME;
+    EXPECT_TRUE(profile::is_whole(sample.end) || sample.end == WL_END_REGISTER_LOST || is_late)
+        << profile::end_text(sample.end);
+    without += profile::is_whole(sample.end) ? 0 : 1;
+  }
+  EXPECT_LE(without, 3u) << output_;
 }
 
 // A thread that waits when the recording ends has waited until then.
