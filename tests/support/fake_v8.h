@@ -222,7 +222,7 @@ inline FakeMemory make() {
   memory.put_object(kScope, kScopeType,
                     {number(0), number(0), number(1), kSource + 0x81, number(0), kSource + 0xc1, number(0), number(17),
                      number(36), kScript + 1});
-  memory.put_object(kShared, kSharedType, {0, kScope + 1, kScript + 1});
+  memory.put_object(kShared, kSharedType, {kBytecodes + 1, kScope + 1, kScript + 1});
   memory.put_object(kFunction, kText, {0, 0, kShared + 1});
   memory.put_object(kData, kArray, {number(6), 0, 0, kData + 0x81, kTables + 0x81, kShared + 1, 0});
   memory.put_object(kData + 0x80, kArray, {number(1), kShared + 1});  // literals

@@ -19,6 +19,43 @@ std::uint32_t Names::function_of(Tagged shared) {
   return functions_.number_of(heap_, shared);
 }
 
+// A SharedFunctionInfo has its bytecodes among its first words, whose order differs by version. Or it has an
+// InterpreterData or baseline code there, which have them (shared-function-info.h: GetBytecodeArray).
+bool Names::leads_to(Tagged object, Tagged bytecodes, unsigned steps) const {
+  const Layout& layout = heap_.layout();
+  std::array<Tagged, 5> words{};
+  if (!heap_.read(object, 8, words.data(), sizeof words)) return false;
+  if (std::ranges::find(words, bytecodes) != words.end()) return true;
+  return steps != 0 && std::ranges::any_of(words, [&](Tagged word) {
+           const std::uint16_t type = heap_.type_of(word);
+           const bool between = type != 0 && (type == layout.code_type || type == layout.interpreter_data);
+           return between && leads_to(word, bytecodes, steps - 1);
+         });
+}
+
+std::uint32_t Names::function_of(Tagged function, Tagged bytecodes) {
+  constexpr unsigned kSteps = 2;  // baseline code, InterpreterData
+  const auto shared = heap_.field(function, heap_.layout().function_shared);
+  if (!shared || !leads_to(*shared, bytecodes, kSteps)) {
+    const auto known = runners_.find(bytecodes);
+    const bool same = known != runners_.end() && known->second.bytecodes == read_bytecodes(bytecodes);
+    return same ? known->second.function : Functions::kNone;
+  }
+  const std::uint32_t number = functions_.number_of(heap_, *shared);
+  if (number == Functions::kNone) return number;
+  if (runners_.size() >= Functions::kMaxFunctions) runners_.clear();
+  Runner& runner = runners_[bytecodes];
+  if (runner.function != number) runner = {read_bytecodes(bytecodes), number};
+  return number;
+}
+
+Names::Bytecodes Names::read_bytecodes(Tagged bytecodes) const {
+  Bytecodes found{heap_.length_of(bytecodes).value_or(0), {}};
+  const std::size_t size = std::min<std::size_t>(found.length, found.first.size());
+  if (!heap_.read(bytecodes, heap_.layout().bytecode_data, found.first.data(), size)) found.length = 0;
+  return found;
+}
+
 void Names::fill(CompiledCode& code) {
   const std::uint32_t baseline = heap_.layout().kind_baseline, kind = code.object()->kind;
   if (kind == baseline) fill_baseline(code);
@@ -51,10 +88,14 @@ void Names::fill_optimized(CompiledCode& code) {
   }
 }
 
+Tagged Names::baseline_bytecodes(const CompiledCode& code) const {
+  const Tagged data = code.object()->data;
+  return heap_.is(data, heap_.layout().interpreter_data) ? heap_.field(data, 8).value_or(0) : data;
+}
+
 void Names::fill_baseline(CompiledCode& code) {
   const Layout& layout = heap_.layout();
-  Tagged bytecodes = code.object()->data;
-  if (heap_.is(bytecodes, layout.interpreter_data)) bytecodes = heap_.field(bytecodes, 8).value_or(0);
+  const Tagged bytecodes = baseline_bytecodes(code);
   if (!heap_.is(bytecodes, layout.bytecode_type)) return;
   const auto length = heap_.length_of(bytecodes);
   auto table = heap_.bytes_of(code.object()->table, kMaxTable);
@@ -110,9 +151,9 @@ std::optional<std::vector<wl_taken>> Names::words_of(const Code& code, std::uint
   const auto slot = [](std::int32_t offset, std::uint8_t flags) {
     return wl_taken{static_cast<std::int16_t>(offset), x86_64::kRbp, flags};
   };
-  // Each call has a context of its own. The function has the bytecodes.
+  // Each call has a context of its own. A function's place can be another's later, that of bytecodes hardly ever.
   std::vector<wl_taken> words{slot(layout.frame_context, WL_TAKEN_SILENT), slot(layout.frame_function, 0),
-                              slot(layout.frame_bytecodes, WL_TAKEN_SILENT)};
+                              slot(layout.frame_bytecodes, 0)};
   if (code.interprets()) words.push_back(slot(layout.frame_bytecode_offset, 0));
   return words;
 }
@@ -130,11 +171,11 @@ std::optional<Names::Place> Names::by_slots(const Code& code, std::uint64_t addr
     return at < frame.sp() ? 0 : read_value<Tagged>(memory, at).value_or(0);
   };
   if (!is_object(slot(layout.frame_context))) return std::nullopt;  // a number stands for a frame of another kind
-  const auto shared = heap_.field(slot(layout.frame_function), layout.function_shared);
-  Place found{shared ? functions_.number_of(heap_, *shared) : Functions::kNone, -1};
+  Tagged bytecodes = slot(layout.frame_bytecodes);
+  if (baseline && !heap_.is(bytecodes, layout.bytecode_type)) bytecodes = baseline_bytecodes(*compiled);
+  if (!heap_.is(bytecodes, layout.bytecode_type)) return std::nullopt;
+  Place found{function_of(slot(layout.frame_function), bytecodes), -1};
   if (found.function == Functions::kNone) return std::nullopt;
-  const Tagged bytecodes = slot(layout.frame_bytecodes);
-  if (!heap_.is(bytecodes, layout.bytecode_type)) return code.interprets() ? std::nullopt : std::optional(found);
   if (!baseline) {
     const auto offset = small_integer(slot(layout.frame_bytecode_offset));
     const std::int32_t first = static_cast<std::int32_t>(layout.bytecode_data) - 1;

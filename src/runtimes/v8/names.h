@@ -3,6 +3,8 @@
 // v8/v8, src/objects/{deoptimization-data,bytecode-array,code}.h; src/execution/frame-constants.h.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -46,7 +48,12 @@ class Names {
 
   void fill_optimized(CompiledCode& code);
   void fill_baseline(CompiledCode& code);
+  [[nodiscard]] Tagged baseline_bytecodes(const CompiledCode& code) const;
   [[nodiscard]] std::uint32_t function_of(Tagged shared);
+  // The function of an object of JavaScript, if it has these bytecodes. The collector moves young functions, so a word
+  // of a sample can point to another by now. Then it is the function that had the bytecodes before.
+  [[nodiscard]] std::uint32_t function_of(Tagged function, Tagged bytecodes);
+  [[nodiscard]] bool leads_to(Tagged object, Tagged bytecodes, unsigned steps) const;
   [[nodiscard]] std::int32_t position_of(std::uint32_t function, Tagged bytecodes, std::uint32_t bytecode);
   [[nodiscard]] std::vector<SourcePosition> positions_of(std::uint32_t function, Tagged bytecodes) const;
 
@@ -59,6 +66,17 @@ class Names {
     std::uint64_t looked = 0;  // CLOCK_MONOTONIC
   };
   std::unordered_map<std::uint32_t, Known> positions_;  // by function
+  struct Bytecodes {
+    std::uint32_t length = 0;
+    std::array<std::byte, 64> first{};
+    bool operator==(const Bytecodes&) const = default;
+  };
+  [[nodiscard]] Bytecodes read_bytecodes(Tagged bytecodes) const;
+  struct Runner {
+    Bytecodes bytecodes;
+    std::uint32_t function = Functions::kNone;
+  };
+  std::unordered_map<Tagged, Runner> runners_;  // by the place of their bytecodes, which hardly moves; kMaxFunctions
   std::size_t known_ = 0;
 };
 

@@ -130,6 +130,37 @@ TEST(V8Names, FramesThatAreNoFunctionsHaveNone) {
   EXPECT_EQ(with(-32, fake::kScript + 1), "none") << "no bytecodes";
 }
 
+// The collector has moved the function since, and another's is at its place.
+TEST(V8Names, AFunctionWithOtherBytecodesIsNotTheFrames) {
+  Process process;
+  process.put_offset(kFirstBytecode);
+  const std::uint64_t bytecodes = fake::kShared + 8;
+  process.memory.put(bytecodes, fake::kScript + 1);
+  EXPECT_EQ(process.interpreted(), "none");
+  process.memory.put(bytecodes, fake::kBytecodes + 1);
+  EXPECT_EQ(process.interpreted(), "f 2 20");
+  process.memory.put(bytecodes, fake::kScript + 1);
+  EXPECT_EQ(process.interpreted(), "f 2 20") << "the bytecodes were met with their function before";
+  process.memory.put_bytes(fake::kBytecodes + 64, "\5\2");
+  EXPECT_EQ(process.interpreted(), "none") << "and these are others";
+}
+
+TEST(V8Names, AFunctionHasItsBytecodesByOtherObjects) {
+  constexpr std::uint64_t kInterpreterData = fake::kTables + 0x1c0;
+  Process process;
+  process.put_offset(kFirstBytecode);
+  const auto baseline = process.baseline();
+  process.memory.put(fake::kShared + 8, fake::kCode + 1);
+  EXPECT_EQ(process.interpreted(), "f 2 20") << "by its baseline code";
+  process.memory.put(fake::kCode + 8, kInterpreterData + 1);
+  process.memory.put_object(kInterpreterData, fake::kInterpreterData, {fake::kBytecodes + 1, 0});
+  EXPECT_EQ(process.interpreted(), "f 2 20") << "and that by an InterpreterData";
+  Process other;
+  other.put_offset(kFirstBytecode);
+  other.memory.put(fake::kShared + 8, fake::kCode + 1);
+  EXPECT_EQ(other.interpreted(), "none") << "the code of another";
+}
+
 // Words below the stack pointer are left over from earlier calls.
 TEST(V8Names, SlotsThatAreNotWrittenYetSayNothing) {
   Process process;
@@ -203,7 +234,7 @@ TEST(V8Names, BaselineCodeIsAtABytecodeByItsInstruction) {
   EXPECT_EQ(at(9), "f 3 26");
   EXPECT_EQ(at(12), "f 3 26");
   process.memory.put(fake::kStack - 32, fake::kScript + 1);
-  EXPECT_EQ(at(9), "f") << "the slot has none, and the function is known without";
+  EXPECT_EQ(at(9), "f 3 26") << "the slot has none, and the code has";
 }
 
 TEST(V8Names, BaselineCodesBytecodesMayBeInAnInterpreterData) {
@@ -308,7 +339,7 @@ TEST(V8Names, TheWordsOfAFrameAreItsSlots) {
   };
   const Layout& layout = *process.layout;
   const std::string common = std::to_string(layout.frame_context) + "s " + std::to_string(layout.frame_function) + " " +
-                             std::to_string(layout.frame_bytecodes) + "s ";
+                             std::to_string(layout.frame_bytecodes) + " ";
   EXPECT_EQ(words(MadeUpCode(), MadeUpCode::kAt + 8), common + std::to_string(layout.frame_bytecode_offset) + " ");
   EXPECT_EQ(words(MadeUpCode(true, false), MadeUpCode::kAt + 8), "not here") << "its frame is not set up";
   EXPECT_EQ(words(MadeUpCode(false), MadeUpCode::kAt + 8), "") << "a builtin's address says it all";
