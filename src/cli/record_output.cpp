@@ -235,6 +235,12 @@ static void print_times(const profiler::Recorder& recorder, const profile::Profi
         grouped(samples - timed), grouped(samples), recorder.seconds_since_start(times->first_kept()));
 }
 
+static void print_lost(const profiler::Recorder& recorder, const profile::Profile& profile) {
+  if (profile.lost == 0 || recorder.limits().empty()) return;
+  say("  samples are lost while a ring of perf events is full. Way out: a lower -F, EVENT@N with a larger N, or sysctl "
+      "kernel.perf_event_mlock_kb=4096\n");
+}
+
 static void print_missing_labels(const profiler::Recorder& recorder) {
   const profiler::Recorder::MissingLabels missing = recorder.missing_labels();
   if (missing.too_many)
@@ -265,6 +271,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   }
   print_allocations(recorder, profile);
   print_times(recorder, profile);
+  print_lost(recorder, profile);
   print_missing_labels(recorder);
   print_certainty(profile);
   print_problems(recorder.processes());

@@ -260,8 +260,18 @@ class EventsWithoutBpf : public Events {
   std::string folder_;
 };
 
+TEST_F(EventsWithoutBpf, ABurstOfPageFaultsIsNotLost) {
+  constexpr unsigned kMany = 60'000;
+  record_as_nobody(kNone, "-e page-faults", fmt::format("{}/events {} 1 1", folder_, kMany));
+  if (done_.output.find("perf_event_paranoid is 3") != std::string::npos) GTEST_SKIP() << done_.output;
+  ASSERT_EQ(done_.status, 0) << done_.output;
+  read();
+  EXPECT_NEAR(count("page-faults", "touch_pages"), kMany, kMany / 10.0) << done_.output;
+  EXPECT_LT(profile_.samples.size(), kMany / 10) << "stacks are copied for a part of the faults";
+}
+
 TEST_F(EventsWithoutBpf, PageFaultsAreCountedOrLost) {
-  record_as_nobody(kNone, "-e cpu -e page-faults", fmt::format("{}/events {} 1 1", folder_, kPages));
+  record_as_nobody(kNone, "-e cpu -e page-faults@1", fmt::format("{}/events {} 1 1", folder_, kPages));
   if (done_.output.find("perf_event_paranoid is 3") != std::string::npos) GTEST_SKIP() << done_.output;
   ASSERT_EQ(done_.status, 0) << done_.output;
   read();
@@ -269,6 +279,7 @@ TEST_F(EventsWithoutBpf, PageFaultsAreCountedOrLost) {
   EXPECT_GT(count("page-faults", "touch_pages"), 0u);
   EXPECT_LE(count("page-faults", "touch_pages"), kPages + 10);
   EXPECT_GE(count("page-faults", "touch_pages") + profile_.lost, kPages) << done_.output;
+  EXPECT_EQ(done_.output.find("Way out: a lower -F, EVENT@N") != std::string::npos, profile_.lost != 0) << done_.output;
 }
 
 TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {

@@ -188,6 +188,7 @@ std::expected<EventSpec, std::string> parse_event(std::string_view text) {
   if (!period || *period == 0)
     return std::unexpected(fmt::format("{} has no period. Way out: a number behind @, as {}@1000", text, spec.name));
   spec.period = *period;
+  spec.period_is_chosen = true;
   return spec;
 }
 

@@ -26,6 +26,7 @@ struct EventSpec {
   EventKind kind = EventKind::kCpuClock;
   std::string name = "cpu";
   std::uint64_t period = 1;         // kCounter: one sample for so many
+  bool period_is_chosen = false;    // by whoever named the event
   std::uint64_t shortest_wait = 0;  // kWait, kLock: in ns. One recording has one
   bool wakers = false;              // kWait, kLock: with the stacks of the threads that end the waits
   std::uint32_t type = 0;           // kCounter: of perf_event_attr

@@ -59,11 +59,12 @@ const PerfRegisters& perf_registers(wl_machine machine) { return machine == WL_M
 // struct { header; u32 pid, tid; u64 time; u64 id; u64 abi; u64 regs[] if abi; u64 size; char data[size], u64 dyn_size
 // if size } (perf_event_open(2), PERF_RECORD_SAMPLE)
 bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& registers,
-                    std::vector<std::uint64_t>& event) {
+                    std::vector<std::uint64_t>& event, std::uint64_t* period) {
   const ByteView view(record.data(), record.size());
-  constexpr std::uint64_t kAbi = 32, kRegisters = 40;
-  const auto abi = view.at<std::uint64_t>(kAbi);
-  const std::uint64_t size_at = kRegisters + registers.count * std::uint64_t{8};
+  constexpr std::uint64_t kPeriod = 32;
+  const std::uint64_t abi_at = period != nullptr ? kPeriod + 8 : kPeriod, registers_at = abi_at + 8;
+  const auto abi = view.at<std::uint64_t>(abi_at);
+  const std::uint64_t size_at = registers_at + registers.count * std::uint64_t{8};
   const auto size = view.at<std::uint64_t>(size_at);
   if (!abi || !size || (*abi != PERF_SAMPLE_REGS_ABI_32 && *abi != PERF_SAMPLE_REGS_ABI_64)) return false;
   std::uint64_t filled = 0;
@@ -73,6 +74,7 @@ bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& regi
     if (!dynamic || *dynamic > *size) return false;
     filled = *dynamic;
   }
+  if (period != nullptr) *period = *view.at<std::uint64_t>(kPeriod);
   wl_event_head head{};
   head.type = WL_EVENT_RAW;
   head.tgid = *view.at<std::uint32_t>(8);
@@ -80,7 +82,7 @@ bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& regi
   head.time = *view.at<std::uint64_t>(16);
   std::uint64_t values[WL_RAW_REGISTERS] = {};
   for (unsigned i = 0; i < registers.count; ++i)
-    values[registers.places[i]] = *view.at<std::uint64_t>(kRegisters + i * std::uint64_t{8});
+    values[registers.places[i]] = *view.at<std::uint64_t>(registers_at + i * std::uint64_t{8});
   const bool narrow = *abi == PERF_SAMPLE_REGS_ABI_32;
   if (narrow && registers.machine != WL_MACHINE_X86_64) {
     make_one_frame(head, values[registers.count - 1], event);

@@ -32,8 +32,9 @@ struct PerfRegisters {
 
 // Parses a record of an event with sample_type TID | TIME | ID | REGS_USER | STACK_USER and appends nothing else:
 // `event` becomes a wl_raw_event with its stack, or a wl_stack_event of one frame for AArch32 code, which is not
-// unwound. False: the bytes contradict themselves, or there is no user side to the sample.
+// unwound. False: the bytes contradict themselves, or there is no user side to the sample. `period`: where it goes, of
+// an event with PERF_SAMPLE_PERIOD, too.
 [[nodiscard]] bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& registers,
-                                  std::vector<std::uint64_t>& event);
+                                  std::vector<std::uint64_t>& event, std::uint64_t* period = nullptr);
 
 }  // namespace windlass::profiler

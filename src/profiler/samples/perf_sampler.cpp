@@ -24,7 +24,8 @@ namespace windlass::profiler {
 namespace {
 
 constexpr std::size_t kMaxNames = 65536;
-constexpr std::uint64_t kSampleId = 24;  // where a sample has it: behind header, thread and time
+constexpr std::uint64_t kSampleId = 24;      // where a sample has it: behind header, thread and time
+constexpr std::uint64_t kMostCounted = 999;  // samples a second of a thread, of an event whose period nobody chose
 
 // A ring for some dozen stacks. perf_event_mlock_kb (516 by default) and RLIMIT_MEMLOCK bound what a user may have, so
 // the largest that fits is taken; perf_event_attr.sample_stack_user must be below 64 KiB.
@@ -43,6 +44,11 @@ std::string name_of(std::uint32_t tid) {
 bool is_of_switches(const perf_event_attr& attr) {
   return attr.type == PERF_TYPE_SOFTWARE &&
          (attr.config == PERF_COUNT_SW_CONTEXT_SWITCHES || attr.config == PERF_COUNT_SW_CPU_MIGRATIONS);
+}
+
+// Faults follow each other within a microsecond, and the copy of a stack takes ten.
+bool is_adapted(const EventSpec& spec) {
+  return spec.kind == EventKind::kCounter && spec.type == PERF_TYPE_SOFTWARE && !spec.period_is_chosen;
 }
 
 void request_no_process_events(perf_event_attr& attr) {
@@ -179,6 +185,11 @@ perf_event_attr PerfSampler::attributes(std::size_t number, std::uint32_t stack_
       attr.sample_freq = options_.frequency;
   }
   attr.sample_type = PERF_SAMPLE_ID | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+  if (is_adapted(spec)) {
+    attr.freq = 1;
+    attr.sample_freq = kMostCounted;
+    attr.sample_type |= PERF_SAMPLE_PERIOD;
+  }
   attr.sample_regs_user = registers_.mask;
   attr.sample_stack_user = stack_bytes;
   attr.exclude_kernel = is_of_switches(attr) ? 0 : 1;
@@ -229,16 +240,33 @@ void PerfSampler::on_sample(std::span<const std::byte> record) {
   if (!started_) return;
   const auto id = ByteView(record.data(), record.size()).at<std::uint64_t>(kSampleId);
   const auto number = id ? event_numbers_.find(*id) : event_numbers_.end();
-  if (number == event_numbers_.end() || !make_raw_event(record, registers_, event_)) {
+  std::uint64_t weight = 1;
+  if (number == event_numbers_.end() ||
+      !make_raw_event(record, registers_, event_, is_adapted(options_.events[number->second]) ? &weight : nullptr)) {
     ++malformed_;
     return;
   }
   auto& head = *reinterpret_cast<wl_event_head*>(event_.data());
   head.event = number->second;
-  if (options_.events[head.event].kind == EventKind::kWait)
+  if (options_.events[head.event].kind == EventKind::kWait) {
     waits_->hold(std::move(event_));
+    return;
+  }
+  if (weight != 1) weigh(event_, weight);
+  keep_sample(std::move(event_));
+}
+
+// As of a wait, its count alone says how much the sample stands for.
+void PerfSampler::weigh(std::vector<std::uint64_t>& event, std::uint64_t weight) {
+  constexpr std::uint64_t kNoWait = std::uint64_t{1} << 63;  // waits have smaller hashes
+  auto& head = *reinterpret_cast<wl_event_head*>(event.data());
+  head.reason = WL_NO_WAIT;
+  const std::uint64_t hash = kNoWait | ++weighed_;
+  if (head.type == WL_EVENT_RAW)
+    reinterpret_cast<wl_raw_event&>(head).hash = hash;
   else
-    keep_sample(std::move(event_));
+    reinterpret_cast<wl_stack_event&>(head).hash = hash;
+  weights_.push_back({{hash, head.tgid, head.tid}, {.count = weight, .value = 0, .told = 1}});
 }
 
 void PerfSampler::on_switch(std::span<const std::byte> record) {
@@ -276,6 +304,8 @@ void PerfSampler::hand_out_waits(std::uint64_t time, const Handler& handler) {
 }
 
 void PerfSampler::for_each_count(const CountHandler& handler, bool clear) {
+  for (const auto& [key, count] : weights_) handler(key, count);
+  if (clear) weights_.clear();
   if (waits_) waits_->for_each_count(handler, clear);
 }
 

@@ -1,7 +1,8 @@
 // Samples a user's own processes by plain perf events, for where BPF programs are refused: the events that
 // need no program, for each thread and CPU, inherited by what the process starts. Every sample is a raw event - user
 // registers and a copy of the stack - that the agent unwinds. No kernel frames, at most 64 KiB of a stack, and the cost
-// of the copy. CPU time and page faults in the kernel are not seen.
+// of the copy. CPU time and page faults in the kernel are not seen. Events that may follow each other at once are
+// sampled by a period that the kernel adapts: a sample stands for as many.
 #pragma once
 
 #include <cstdint>
@@ -85,6 +86,7 @@ class PerfSampler final : public SampleSource {
   void on_record(std::span<const std::byte> record);
   void on_sample(std::span<const std::byte> record);
   void on_switch(std::span<const std::byte> record);
+  void weigh(std::vector<std::uint64_t>& event, std::uint64_t weight);
   void keep_sample(std::vector<std::uint64_t>&& event);
   void on_process_event(ProcessEvent&& event);
   void hand_out(const Handler& handler);
@@ -107,6 +109,8 @@ class PerfSampler final : public SampleSource {
   std::vector<perf_event_attr> attrs_;                              // of each thread and CPU
   std::unordered_map<std::uint64_t, std::uint16_t> event_numbers_;  // by the kernel's id
   std::optional<PerfWaits> waits_;                                  // nothing: they are not recorded
+  std::vector<std::pair<wl_stack_key, wl_count>> weights_;          // of samples that stand for more than one event
+  std::uint64_t weighed_ = 0;                                       // so far: each has a key of its own
   bool started_ = false;
   int epoll_ = -1;
   std::vector<Cpu> cpus_;

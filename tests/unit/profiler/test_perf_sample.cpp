@@ -18,11 +18,14 @@ struct RecordOptions {
   std::uint64_t abi = PERF_SAMPLE_REGS_ABI_64;
   std::uint64_t size = 64;    // of the stack's field
   std::uint64_t filled = 48;  // what of it is valid
+  std::uint64_t period = 0;   // 0: the record has none
 };
 
 // Register i of the record holds 1000 + i, stack byte i holds i.
 std::vector<std::byte> record(const PerfRegisters& registers, const RecordOptions& options = {}) {
-  std::vector<std::uint64_t> words{0, 0x2200000011ull, 77, 5, options.abi};
+  std::vector<std::uint64_t> words{0, 0x2200000011ull, 77, 5};
+  if (options.period != 0) words.push_back(options.period);
+  words.push_back(options.abi);
   if (options.abi != PERF_SAMPLE_REGS_ABI_NONE)
     for (unsigned i = 0; i < registers.count; ++i) words.push_back(kFirstRegister + i);
   words.push_back(options.size);
@@ -55,6 +58,18 @@ TEST_P(PerfSample, BecomesARawEvent) {
   EXPECT_EQ(raw.kernel_frames + raw.code_size + raw.second_size, 0u);
   const auto* stack = reinterpret_cast<const std::uint8_t*>(&raw + 1);
   for (unsigned i = 0; i < 48; ++i) EXPECT_EQ(stack[i], i);
+}
+
+TEST_P(PerfSample, MayHaveAPeriod) {
+  std::uint64_t period = 0;
+  const std::vector<std::byte> whole = record(registers_, {.period = 37});
+  ASSERT_TRUE(make_raw_event(whole, registers_, event_, &period));
+  EXPECT_EQ(period, 37u);
+  std::vector<std::uint64_t> without;
+  ASSERT_TRUE(make_raw_event(record(registers_), registers_, without));
+  EXPECT_EQ(event_, without);
+  for (std::size_t size = 0; size < whole.size(); size += 8)
+    EXPECT_FALSE(make_raw_event({whole.data(), size}, registers_, event_, &period)) << size;
 }
 
 TEST_P(PerfSample, EveryRegisterGoesToOnePlace) {
