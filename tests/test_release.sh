@@ -22,5 +22,11 @@ says "$changes" '0.3.0 (2026-12-01)'
 says "$changes" '0.3.0 (2026-12-01)' --no-deb
 says "$changes" '0.3.0 (unreleased)' --trial --no-deb
 says 'usage: ./release' '0.3.0 (2026-12-01)' --no-debs
+git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q --allow-empty -m one
+git tag 0.3.0
+says "$changes" '0.3.0 (2026-12-01)'
+git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q --allow-empty -m two
+says 'the tag 0.3.0 is that of another commit' '0.3.0 (2026-12-01)'
+says "$changes" '0.3.0 (2026-12-01)' --trial
 [ ! -e out ] || { echo "a refused release has written files"; exit 1; }
-echo "six refusals"
+echo "nine refusals"

@@ -34,6 +34,7 @@
 #include "profiler/kernel/mapping_sets.h"
 #include "profiler/kernel/maps_ahead.h"
 #include "profiler/kernel/perf_counters.h"
+#include "profiler/kernel/program_aside.h"
 #include "profiler/kernel/program_types.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
@@ -172,6 +173,7 @@ class KernelSideImpl final : public KernelSide {
 
  private:
   std::expected<void, SystemError> load_programs();
+  std::expected<void, SystemError> finish_sampler();
   void choose_programs();
   void size_maps();
   std::expected<void, SystemError> open_arena();
@@ -188,6 +190,8 @@ class KernelSideImpl final : public KernelSide {
   KernelSideOptions options_;
   int cpus_ = 0;
   windlass_bpf* skeleton_ = nullptr;
+  std::optional<ProgramAside> sampler_;  // while it is loaded
+  bool in_turn_ = false;                 // the sampler is loaded like the other programs
   MappedArray<wl_module> module_list_;
   MappedArray<wl_cpu_stats> cpu_stats_;
   os::Descriptor first_chunk_;
@@ -207,6 +211,7 @@ class KernelSideImpl final : public KernelSide {
 KernelSideImpl::~KernelSideImpl() {
   stop();
   for (bpf_link* link : tracepoint_links_) bpf_link__destroy(link);
+  sampler_.reset();                                            // which uses the skeleton
   if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
 }
 
@@ -427,7 +432,8 @@ std::expected<void, SystemError> KernelSideImpl::load() {
     if (auto added = add_target(tgid); !added) return added;
   }
   // Processes are followed from here on, before anybody looks at /proc: nothing falls between.
-  return attach_tracepoints();
+  if (auto attached = attach_tracepoints(); !attached) return attached;
+  return finish_sampler();
 }
 
 std::expected<void, SystemError> KernelSideImpl::load_programs() {
@@ -436,6 +442,7 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   open_options.sz = sizeof open_options;
   ProgramTypes types(options_.btf_path);
   open_options.btf_custom_path = types.path();
+  sampler_.emplace(options_.program_stats == nullptr && !in_turn_);
   skeleton_ = windlass_bpf__open_opts(&open_options);  // which copies what it needs of the object
   forget_bpf_object();
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
@@ -455,11 +462,22 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
-  if (const int error = windlass_bpf__load(skeleton_); error != 0)
-    return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
+  const int error = windlass_bpf__load(skeleton_);
+  sampler_->end_of_load();
+  if (error != 0) return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
   first_chunk_ = os::Descriptor(ahead.take_chunk());
   if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
   return {};
+}
+
+// What the verifier said aside is not kept. A second side loads the sampler in its turn, and says why it is refused.
+std::expected<void, SystemError> KernelSideImpl::finish_sampler() {
+  const int error = sampler_->finish();
+  if (error == 0) return {};
+  KernelSideImpl second(options_);
+  second.in_turn_ = true;
+  const auto again = second.load();
+  return std::unexpected(again ? explain_load_error(error, {}, options_.btf_path) : again.error());
 }
 
 // Those that no event needs are not loaded: the verifier takes its time for each.

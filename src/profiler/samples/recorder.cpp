@@ -67,11 +67,6 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
-  // Not before: it would take a processor from those that make the kernel's maps.
-  recorder->writers_ = std::async(std::launch::async, [] {
-                         restore_priority();  // samples can wait for it, the agent cannot wait for a processor
-                         return os::RegisterWriters();
-                       }).share();
   recorder->make_parts();
   return recorder;
 }
@@ -190,7 +185,6 @@ void Recorder::make_parts() {
       [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); },
       [this](const wl_learned_key& key, const wl_learned& lesson) { source_.samples->teach(key, lesson); });
   intake_->set_budget(budget_);
-  intake_->set_writers(writers_);
   if (allocation_probes_ && allocation_probes_->follows_blocks())
     intake_->set_in_use(events_.allocated, events_.in_use);
   process_labels_ = std::make_unique<ProcessLabels>(options_.labels, container_places());
@@ -261,6 +255,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
   start_ = Clock::now();
+  find_writers();
   if (options_.duration > 0)
     budget_.end_at(monotonic_ns() + static_cast<std::uint64_t>(options_.duration * 1e9) + kMostWorkAtEnd);
   ended_before_ = !options_.targets.empty() && !any_target_alive();
@@ -270,6 +265,14 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   if (!released) source_.samples->stop();
   program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
   return released;
+}
+
+// Not before samples are taken: it would take a processor from those that make the kernel's maps and load the sampler.
+void Recorder::find_writers() {
+  intake_->set_writers(std::async(std::launch::async, [] {
+                         restore_priority();  // samples can wait for it, the agent cannot wait for a processor
+                         return os::RegisterWriters();
+                       }).share());
 }
 
 // What does not answer is not waited for once the recording is to end: when told to, and after so many seconds.

@@ -151,6 +151,7 @@ class Recorder {
   void add_children();
   [[nodiscard]] ContainerPlaces container_places() const;
   void make_parts();
+  void find_writers();
 
   std::expected<void, SystemError> begin(int stop_descriptor);
   void hurry_at(int stop_descriptor, double seconds) const;
@@ -197,7 +198,6 @@ class Recorder {
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<ProcessFollower> follower_;
   std::unique_ptr<RawUnwinder> unwinder_;
-  std::shared_future<os::RegisterWriters> writers_;
   CodeNames names_;
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
