@@ -21,6 +21,10 @@ WL_GLOBAL int wl_take_words(struct wl_unwind* u) {
       __u64 at = u->room.value + taken.offset;
       if (at < u->cursor.regs[WL_SP] || wl_read(&u->env, &u->room.value, 8, at)) return 1;
     }
+    if (taken.flags >> WL_TAKEN_BEHIND) {
+      __u64 at = (u->room.value & ~WL_TAKEN_TAG) + (taken.flags >> WL_TAKEN_BEHIND) * 8;
+      if (wl_read(&u->env, &u->room.value, 8, at)) return 1;
+    }
     if (!(taken.flags & WL_TAKEN_SILENT)) u->hash = wl_mix(u->hash, u->room.value);
     u->taken[i] = u->room.value;
   }

@@ -29,6 +29,11 @@ struct wl_taken {
 };
 #define WL_TAKEN_REGISTER 1 /* The register's own value. */
 #define WL_TAKEN_SILENT 2   /* Two stacks that differ in this word alone are the same stack. */
+/* flags >> WL_TAKEN_BEHIND, if not 0: the word is a pointer to an object, and what is taken is the word so many words
+ * behind the object's begin. A collector moves the object before the agent could ask. The pointer's lowest bits are a
+ * tag (WL_TAKEN_TAG). */
+#define WL_TAKEN_BEHIND 2
+#define WL_TAKEN_TAG 7ull
 
 #define WL_MOST_TAKEN 4u
 

@@ -39,7 +39,8 @@ enum Type : std::uint16_t {
   kStream,
   kCodeType,
   kBytecodeArray,
-  kInterpreterData
+  kInterpreterData,
+  kWeakArray
 };
 
 // "class_Map__instance_type__uint16_t" and the number that it has.
@@ -93,6 +94,7 @@ inline Facts facts() {
           {"type_InterpreterData__INTERPRETER_DATA_TYPE", kInterpreterData},
           {"type_ByteArray__BYTE_ARRAY_TYPE", kBytes},
           {"type_FixedArray__FIXED_ARRAY_TYPE", kArray},
+          {"type_WeakFixedArray__WEAK_FIXED_ARRAY_TYPE", kWeakArray},
           {"TaggedSize", 8},
           {"SmiShiftSize", 31},
           {"SmiValueShift", 1},

@@ -67,6 +67,7 @@ void find_types(Finder& find, Layout& to) {
   to.code_type = find.number("CODE_TYPE");
   to.stream_type = find.number("INSTRUCTION_STREAM_TYPE");
   to.interpreter_data = find.number("INTERPRETER_DATA_TYPE");
+  to.weak_array = find.number("WEAK_FIXED_ARRAY_TYPE");
   const std::uint16_t bytes = find.number("BYTE_ARRAY_TYPE"), array = find.number("FIXED_ARRAY_TYPE");
   // Since V8 12.4 what code trusts is in arrays of other types.
   to.byte_arrays = {bytes, find.type("TRUSTED_BYTE_ARRAY_TYPE", bytes)};

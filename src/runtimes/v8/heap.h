@@ -31,7 +31,7 @@ struct Layout {
   std::int32_t frame_context = 0, frame_function = 0, frame_bytecodes = 0, frame_bytecode_offset = 0;
   // Types.
   std::uint16_t first_nonstring = 0, map = 0, shared_type = 0, script_type = 0, scope_type = 0, bytecode_type = 0;
-  std::uint16_t code_type = 0, stream_type = 0, interpreter_data = 0;
+  std::uint16_t code_type = 0, stream_type = 0, interpreter_data = 0, weak_array = 0;
   std::array<std::uint16_t, 2> byte_arrays{};  // both the same where there is one only; fixed arrays likewise
   std::array<std::uint16_t, 3> fixed_arrays{};
   std::uint16_t shared_wrapper = 0;  // 0: there are none

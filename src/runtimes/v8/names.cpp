@@ -21,28 +21,69 @@ std::uint32_t Names::function_of(Tagged shared) {
 
 // A SharedFunctionInfo has its bytecodes among its first words, whose order differs by version. Or it has an
 // InterpreterData or baseline code there, which have them (shared-function-info.h: GetBytecodeArray).
-bool Names::leads_to(Tagged object, Tagged bytecodes, unsigned steps) const {
+Tagged Names::bytecodes_of(Tagged object, unsigned steps) const {
   const Layout& layout = heap_.layout();
   std::array<Tagged, 5> words{};
-  if (!heap_.read(object, 8, words.data(), sizeof words)) return false;
-  if (std::ranges::find(words, bytecodes) != words.end()) return true;
-  return steps != 0 && std::ranges::any_of(words, [&](Tagged word) {
-           const std::uint16_t type = heap_.type_of(word);
-           const bool between = type != 0 && (type == layout.code_type || type == layout.interpreter_data);
-           return between && leads_to(word, bytecodes, steps - 1);
-         });
+  if (!heap_.read(object, 8, words.data(), sizeof words)) return 0;
+  for (const Tagged word : words) {
+    const std::uint16_t type = is_object(word) ? heap_.type_of(word) : std::uint16_t{0};
+    if (type == 0) continue;
+    if (type == layout.bytecode_type) return word;
+    const bool between = type == layout.code_type || type == layout.interpreter_data;
+    if (const Tagged found = between && steps != 0 ? bytecodes_of(word, steps - 1) : 0; found != 0) return found;
+  }
+  return 0;
+}
+
+// All functions of a script are in an array of weak pointers (Script::shared_function_infos). V8 does not tell where
+// the script has it. No other of a script's words points to such an array.
+void Names::read_script(Tagged script) {
+  const Layout& layout = heap_.layout();
+  std::array<Tagged, 16> words{};
+  if (!heap_.is(script, layout.script_type) || !heap_.read(script, 0, words.data(), sizeof words)) return;
+  const auto list = std::ranges::find_if(words, [&](Tagged word) { return heap_.is(word, layout.weak_array); });
+  const auto length = list != words.end() ? heap_.length_of(*list) : std::nullopt;
+  if (!length || *length > kMaxTable / sizeof(Tagged)) return;
+  std::vector<Tagged> functions(*length);
+  if (!heap_.read(*list, layout.array_data, functions.data(), functions.size() * sizeof(Tagged))) return;
+  for (Tagged shared : functions) {
+    shared &= ~Tagged{2};
+    const Tagged bytecodes = heap_.is(shared, layout.shared_type) ? bytecodes_of(shared) : 0;
+    if (bytecodes == 0) continue;
+    if (by_script_.size() >= Functions::kMaxFunctions) by_script_.clear();
+    by_script_[bytecodes] = shared;
+  }
+}
+
+Tagged Names::shared_with(Tagged bytecodes) {
+  const auto found = [&] {
+    const auto known = by_script_.find(bytecodes);
+    return known != by_script_.end() && bytecodes_of(known->second) == bytecodes ? known->second : 0;
+  };
+  if (const Tagged shared = found(); shared != 0) return shared;
+  const std::uint64_t now = monotonic_ns();
+  for (auto& [script, look] : scripts_) {
+    if (now < look.next) continue;
+    look.next = now + look.wait;
+    look.wait = std::min(2 * look.wait, kLongestWait);
+    read_script(script);
+  }
+  return found();
 }
 
 std::uint32_t Names::function_of(Tagged function, Tagged bytecodes) {
-  constexpr unsigned kSteps = 2;  // baseline code, InterpreterData
-  const auto shared = heap_.field(function, heap_.layout().function_shared);
-  if (!shared || !leads_to(*shared, bytecodes, kSteps)) {
+  const Layout& layout = heap_.layout();
+  const bool is_shared = heap_.is(function, layout.shared_type);
+  Tagged shared = is_shared ? function : heap_.field(function, layout.function_shared).value_or(0);
+  if (bytecodes_of(shared) != bytecodes) {
     const auto known = runners_.find(bytecodes);
-    const bool same = known != runners_.end() && known->second.bytecodes == read_bytecodes(bytecodes);
-    return same ? known->second.function : Functions::kNone;
+    if (known != runners_.end() && known->second.bytecodes == read_bytecodes(bytecodes)) return known->second.function;
+    shared = shared_with(bytecodes);
   }
-  const std::uint32_t number = functions_.number_of(heap_, *shared);
+  const std::uint32_t number = functions_.number_of(heap_, shared);
   if (number == Functions::kNone) return number;
+  if (scripts_.size() >= Functions::kMaxScripts) scripts_.clear();
+  if (const auto script = heap_.field(shared, layout.shared_script)) scripts_.try_emplace(*script);
   if (runners_.size() >= Functions::kMaxFunctions) runners_.clear();
   Runner& runner = runners_[bytecodes];
   if (runner.function != number) runner = {read_bytecodes(bytecodes), number};
@@ -151,8 +192,10 @@ std::optional<std::vector<wl_taken>> Names::words_of(const Code& code, std::uint
   const auto slot = [](std::int32_t offset, std::uint8_t flags) {
     return wl_taken{static_cast<std::int16_t>(offset), x86_64::kRbp, flags};
   };
-  // Each call has a context of its own. A function's place can be another's later, that of bytecodes hardly ever.
-  std::vector<wl_taken> words{slot(layout.frame_context, WL_TAKEN_SILENT), slot(layout.frame_function, 0),
+  // Each call has a context of its own. The collector moves a young function within milliseconds, so what it shares
+  // with others is taken in its place. That, and bytecodes, hardly move.
+  const auto shared = static_cast<std::uint8_t>(layout.function_shared / sizeof(Tagged) << WL_TAKEN_BEHIND);
+  std::vector<wl_taken> words{slot(layout.frame_context, WL_TAKEN_SILENT), slot(layout.frame_function, shared),
                               slot(layout.frame_bytecodes, 0)};
   if (code.interprets()) words.push_back(slot(layout.frame_bytecode_offset, 0));
   return words;

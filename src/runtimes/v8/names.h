@@ -50,10 +50,16 @@ class Names {
   void fill_baseline(CompiledCode& code);
   [[nodiscard]] Tagged baseline_bytecodes(const CompiledCode& code) const;
   [[nodiscard]] std::uint32_t function_of(Tagged shared);
-  // The function of an object of JavaScript, if it has these bytecodes. The collector moves young functions, so a word
-  // of a sample can point to another by now. Then it is the function that had the bytecodes before.
+  // The function of an object of JavaScript, or of what it shares, if it has these bytecodes. The collector moves young
+  // functions, so a word of a sample can point to another by now. Then it is the function that had the bytecodes
+  // before, or that has them in its script.
   [[nodiscard]] std::uint32_t function_of(Tagged function, Tagged bytecodes);
-  [[nodiscard]] bool leads_to(Tagged object, Tagged bytecodes, unsigned steps) const;
+  // Of a SharedFunctionInfo; 0: it has none. By `steps` other objects: baseline code, InterpreterData.
+  [[nodiscard]] Tagged bytecodes_of(Tagged object, unsigned steps = 2) const;
+  void read_script(Tagged script);
+  // The SharedFunctionInfo with these bytecodes in one of the scripts met so far; 0: none. Each script is looked
+  // through at most every kFirstWait ns, and twice as long after each time up to kLongestWait.
+  [[nodiscard]] Tagged shared_with(Tagged bytecodes);
   [[nodiscard]] std::int32_t position_of(std::uint32_t function, Tagged bytecodes, std::uint32_t bytecode);
   [[nodiscard]] std::vector<SourcePosition> positions_of(std::uint32_t function, Tagged bytecodes) const;
 
@@ -77,6 +83,12 @@ class Names {
     std::uint32_t function = Functions::kNone;
   };
   std::unordered_map<Tagged, Runner> runners_;  // by the place of their bytecodes, which hardly moves; kMaxFunctions
+  static constexpr std::uint64_t kFirstWait = 20'000'000, kLongestWait = 8'000'000'000;  // ns
+  struct Look {
+    std::uint64_t next = 0, wait = kFirstWait;
+  };
+  std::unordered_map<Tagged, Look> scripts_;      // Functions::kMaxScripts
+  std::unordered_map<Tagged, Tagged> by_script_;  // SharedFunctionInfos by their bytecodes; kMaxFunctions
   std::size_t known_ = 0;
 };
 

@@ -124,6 +124,20 @@ TEST_F(Learned, WordsAreTakenAlongWithTheFrame) {
   EXPECT_NE(target.scratch->unwind.hash, hash) << "a word that tells stacks apart";
 }
 
+TEST_F(Learned, AWordBehindAnObjectIsTakenInThePlaceOfItsPointer) {
+  target.write(FakeTarget::kStack, {1, kGuard + 1, kGenerated + 0x110});
+  wl_learned made = lesson(16);
+  made.taken[0] = {8, WL_X64_RSP, 1 << WL_TAKEN_BEHIND};
+  made.taken_count = 1;
+  teach(kGenerated + 0x100, WL_LEARNED_EXACT, made);
+  walk();
+  ASSERT_EQ(frames.size(), 2U);
+  EXPECT_EQ(target.scratch->taken[1], 78U);
+  target.write(FakeTarget::kStack, {1, 9, kGenerated + 0x110});
+  EXPECT_EQ(walk(), WL_END_NO_ROW) << "no object is there";
+  EXPECT_EQ(frames.size(), 1U);
+}
+
 TEST_F(Learned, WordsThatAreNotThereGoToTheAgent) {
   const auto end_with = [&](const wl_taken& word) {
     wl_learned made = lesson(16);

@@ -145,6 +145,35 @@ TEST(V8Names, AFunctionWithOtherBytecodesIsNotTheFrames) {
   EXPECT_EQ(process.interpreted(), "none") << "and these are others";
 }
 
+// The collector has moved the function before anybody asked. Its script, of which another function was met, has it.
+TEST(V8Names, AFunctionThatWasMovedIsFoundInItsScript) {
+  constexpr std::uint64_t kList = fake::kTables + 0x180, kOther = fake::kBase + 0xe00;
+  Process process;
+  process.put_offset(kFirstBytecode);
+  process.memory.put_object(kList, fake::kWeakArray, {fake::number(3), 3, fake::kScope + 1, kOther + 3});
+  process.memory.put_object(kOther, fake::kSharedType, {fake::kBytecodes + 1, fake::kScope + 1, fake::kScript + 1});
+  process.memory.put(fake::kShared + 8, fake::kScript + 1);
+  process.memory.put(fake::kScript + 64, kList + 1);
+  EXPECT_EQ(process.interpreted(), "none") << "no function of the script was met";
+  process.memory.put(fake::kShared + 8, kOther + 0x81);
+  process.memory.put_object(kOther + 0x80, fake::kBytecodeArray, {fake::number(1)});
+  process.memory.put(fake::kStack - 32, kOther + 0x81);
+  EXPECT_EQ(process.interpreted(), "f");
+  process.memory.put(fake::kShared + 8, fake::kScript + 1);
+  process.memory.put(fake::kStack - 32, fake::kBytecodes + 1);
+  EXPECT_EQ(process.interpreted(), "f");
+}
+
+// The word that the kernel takes of a frame: of a function what it shares with others, which is not moved.
+TEST(V8Names, WhatAFunctionSharesStandsForIt) {
+  Process process;
+  process.put_offset(kFirstBytecode);
+  process.memory.put(fake::kFunction + 24, fake::kScript + 1);
+  EXPECT_EQ(process.interpreted(), "none");
+  process.memory.put(fake::kStack - 16, fake::kShared + 1);
+  EXPECT_EQ(process.interpreted(), "f 2 20");
+}
+
 TEST(V8Names, AFunctionHasItsBytecodesByOtherObjects) {
   constexpr std::uint64_t kInterpreterData = fake::kTables + 0x1c0;
   Process process;
@@ -332,14 +361,16 @@ TEST(V8Names, TheWordsOfAFrameAreItsSlots) {
     std::string text;
     for (const wl_taken& word : *found) {
       EXPECT_EQ(word.reg, 6) << "rbp";
-      text += std::to_string(word.offset) + (word.flags == WL_TAKEN_SILENT ? "s " : " ");
-      EXPECT_EQ(word.flags & ~WL_TAKEN_SILENT, 0);
+      const int behind = word.flags >> WL_TAKEN_BEHIND;
+      text += std::to_string(word.offset) + (behind != 0 ? ">" + std::to_string(behind * 8) : "") +
+              ((word.flags & WL_TAKEN_SILENT) != 0 ? "s " : " ");
+      EXPECT_EQ(word.flags & WL_TAKEN_REGISTER, 0);
     }
     return text;
   };
   const Layout& layout = *process.layout;
-  const std::string common = std::to_string(layout.frame_context) + "s " + std::to_string(layout.frame_function) + " " +
-                             std::to_string(layout.frame_bytecodes) + " ";
+  const std::string common = std::to_string(layout.frame_context) + "s " + std::to_string(layout.frame_function) +
+                             ">24 " + std::to_string(layout.frame_bytecodes) + " ";
   EXPECT_EQ(words(MadeUpCode(), MadeUpCode::kAt + 8), common + std::to_string(layout.frame_bytecode_offset) + " ");
   EXPECT_EQ(words(MadeUpCode(true, false), MadeUpCode::kAt + 8), "not here") << "its frame is not set up";
   EXPECT_EQ(words(MadeUpCode(false), MadeUpCode::kAt + 8), "") << "a builtin's address says it all";
