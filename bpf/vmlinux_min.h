@@ -36,8 +36,33 @@ struct signal_struct {
   struct pid* pids[4]; /* by pid_type */
 };
 
+struct xol_area {
+  unsigned long vaddr; /* [uprobes] */
+};
+
+struct uprobes_state {
+  struct xol_area* xol_area;
+};
+
 struct mm_struct {
   unsigned long start_stack; /* top of the main thread's stack: argc, argv */
+  struct uprobes_state uprobes_state;
+};
+
+struct return_instance {
+  unsigned long stack;
+  unsigned long orig_ret_vaddr;
+  _Bool chained; /* the next instance is of the same return address */
+  struct return_instance* next;
+};
+
+struct uprobe;
+
+struct uprobe_task {
+  struct return_instance* return_instances;
+  struct uprobe* active_uprobe; /* an instruction runs out of its place: */
+  unsigned long vaddr;
+  unsigned long xol_vaddr;
 };
 
 struct desc_struct {
@@ -103,6 +128,7 @@ struct task_struct {
   struct pid* thread_pid;
   const struct cred* cred;
   struct css_set* cgroups;
+  struct uprobe_task* utask;
   unsigned in_execve : 1;
   unsigned in_iowait : 1;
 };

@@ -38,8 +38,43 @@ WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) {
   return wl_address_mask;
 }
 
-/* The walk will probably read the stack up to `top`; 0: nobody knows. */
-WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) { env->window.top = top; }
+/* A walk begins, which will probably read the stack up to `top`; 0: nobody knows. */
+WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) {
+  env->window.top = top;
+  env->next_return = 0;
+}
+
+#define WL_XOL_BYTES 4096u
+#define WL_CHAINED_RETURNS 8
+#define WL_NO_RETURN 1u
+
+/* The kernel puts an address of [uprobes] in place of the return address of a function with a uretprobe. Instructions
+ * with a uprobe run in [uprobes], too (kernel/events/uprobes.c). Gives the address that `pc` stands for in the running
+ * thread, which is asked for return addresses innermost first; 0: `pc` is no such address. */
+WL_GLOBAL __u64 wl_probed_pc(struct wl_env* env, __u64 pc, __u32 exact) {
+  if (!env) return 0;
+  struct task_struct* task = bpf_get_current_task_btf();
+  if (!bpf_core_field_exists(task->utask)) return 0;
+  struct uprobe_task* thread = task->utask; /* as nearly all threads have none: without a call of the kernel's */
+  if (!thread) return 0;
+  __u64 area = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+  if (exact) {
+    if (!area || pc - area >= WL_XOL_BYTES || !BPF_CORE_READ(thread, active_uprobe)) return 0;
+    return BPF_CORE_READ(thread, vaddr) + (pc - BPF_CORE_READ(thread, xol_vaddr));
+  }
+  if (!area || pc != area || env->next_return == WL_NO_RETURN) return 0;
+  __u64 address = 0;
+  struct return_instance* at = (struct return_instance*)env->next_return;
+  if (!at) at = BPF_CORE_READ(thread, return_instances);
+  for (int i = 0; i < WL_CHAINED_RETURNS && at; i++) {
+    if (!i) address = BPF_CORE_READ(at, orig_ret_vaddr);
+    int chained = BPF_CORE_READ(at, chained);
+    at = BPF_CORE_READ(at, next);
+    if (!chained) break;
+  }
+  env->next_return = at ? (__u64)at : WL_NO_RETURN;
+  return address;
+}
 
 /* Reads the stack from `from` on into the window. Reads much if frames are small, and the last window served several;
  * else only the bytes needed, up to `end`. Returns 1 if that is more than a small window holds, or cannot be read. */

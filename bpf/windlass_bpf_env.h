@@ -24,7 +24,8 @@ struct wl_window {
 
 struct wl_env {
   struct wl_window window;
-  __u64 pair[2]; /* Two words of the stack that are not in the window. */
+  __u64 pair[2];     /* Two words of the stack that are not in the window. */
+  __u64 next_return; /* Of wl_probed_pc(): the struct return_instance that comes next; 0: the first. */
 };
 
 #define WL_INLINE static inline __attribute__((always_inline, unused))

@@ -140,9 +140,13 @@ enum wl_sampled_word {
   /* Of a program for Windows: */
   WL_THREAD_SLOT = 11, /* The variable that has the offset in the TEB, */
   WL_THREAD_WORD = 12, /* and the word there: the thread's pointer. */
+  /* x86-64: of functions with uretprobes, the return addresses that the kernel keeps, at their places on the stack.
+   * These hold the address of the kernel's. */
+  WL_PROBED_RETURN = 13,
 };
 #define WL_WAY_WORDS 7u /* the first ones */
-#define WL_WORDS 13u
+#define WL_PROBED_RETURNS 4u
+#define WL_WORDS (WL_PROBED_RETURN + WL_PROBED_RETURNS)
 
 struct wl_raw_event {
   struct wl_event_head head;

@@ -46,6 +46,13 @@ WL_INLINE int wl_step_managed(struct wl_unwind* u, __u64 pc) {
   return wl_apply(u, &u->rule, u->x_reg, pc);
 }
 
+/* The cursor stands at another address than the one that is counted among the frames. */
+WL_INLINE int wl_stand_at(struct wl_unwind* u, __u64 pc) {
+  u->cursor.regs[WL_PC] = pc;
+  u->frames--;
+  return WL_CONTINUE;
+}
+
 /* Steps from the cursor's frame: by its rule, which the memo knows or which is looked up. Code without a rule is left
  * by its instructions. Returns WL_CONTINUE with the caller in the cursor, or the wl_end. */
 WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
@@ -75,6 +82,10 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
     if (status == WL_END_NO_MAPPING && u->cursor.regs[WL_PC] == WL_WINE_MARK && !u->cursor.exact && u->frames)
       return wl_step_callback(u);
 #endif
+    if (status == WL_END_NO_MAPPING || (status == WL_CONTINUE && u->ref == 0)) {
+      __u64 real = wl_probed_pc(&u->env, u->cursor.regs[WL_PC], u->cursor.exact);
+      if (real) return wl_stand_at(u, real);
+    }
     if (status != WL_CONTINUE) return status;
   }
   if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);

@@ -98,6 +98,20 @@ TEST_F(Events, EveryCallOfAProbedFunctionIsThere) {
   }
 }
 
+// The kernel has put its own address in place of these functions' return addresses.
+TEST_F(Events, StacksGoOnBelowFunctionsWhoseReturnsAreProbed) {
+  const std::string probe = fmt::format("uprobe:{}:probed", WINDLASS_EVENTS);
+  record(
+      fmt::format("-e {} -e uretprobe:{}:call_probed -e uretprobe:{}:main", probe, WINDLASS_EVENTS, WINDLASS_EVENTS));
+  const double least = emulated() ? 0.95 : 1;
+  SCOPED_TRACE(done_.output);
+  EXPECT_EQ(count(probe), 2 * kCalls);
+  EXPECT_GE(count(probe, "call_probed"), least * 2 * kCalls);
+  EXPECT_GE(count(probe, "main"), least * kCalls);
+  EXPECT_LE(count(probe, "main"), kCalls);
+  EXPECT_GE(whole(probe), least);
+}
+
 // Both threads call it with each number below kCalls, once.
 TEST_F(Events, AnArgumentOfAProbedFunctionIsSummed) {
   const std::string probe = fmt::format("uprobe:{}:probed", WINDLASS_EVENTS), argument = probe + ":arg1";
@@ -292,7 +306,7 @@ TEST_F(EventsWithoutBpf, WaitsLastAsLongAsTheyDo) {
       longest += sample.value;
   EXPECT_GE(longest, 1'000'000'000u) << done_.output;
   EXPECT_GE(count("off-cpu", "clock_nanosleep"), 2u);
-  record_as_nobody(kPerfmon, "-e context-switches -e cpu-migrations", "sh -c 'sleep 0.1; sleep 0.1'");
+  record_as_nobody(kPerfmon, "-e context-switches@1 -e cpu-migrations@1", "sh -c 'sleep 0.1; sleep 0.1'");
   ASSERT_EQ(done_.status, 0) << done_.output;
   read();
   EXPECT_GE(count("context-switches", "clock_nanosleep"), 2u) << done_.output;

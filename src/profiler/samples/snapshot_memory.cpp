@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "os/process_memory.h"
 
@@ -13,9 +14,10 @@ void SnapshotMemory::show(const RawSample& sample) {
 
 bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   const RawSample& sample = *sample_;
-  return sample.stack.read(address, to, size) || sample.second.read(address, to, size) ||
-         sample.code.read(address, to, size) || sample.teb.read(address, to, size) ||
-         std::ranges::any_of(sample.words, [&](const MemoryCopy& word) { return word.read(address, to, size); });
+  const auto reads = [&](const MemoryCopy& copy) { return copy.read(address, to, size); };
+  const std::span words(sample.words);
+  return std::ranges::any_of(words.subspan(WL_PROBED_RETURN), reads) || reads(sample.stack) || reads(sample.second) ||
+         reads(sample.code) || reads(sample.teb) || std::ranges::any_of(words.first(WL_PROBED_RETURN), reads);
 }
 
 // Null where it cannot be read, or too many have been.

@@ -49,6 +49,14 @@ TEST_F(SnapshotMemoryTest, DataIsWhatTheSampleCopied) {
   EXPECT_EQ(data(0x4328, 8), 4);
 }
 
+TEST_F(SnapshotMemoryTest, AProbedReturnAddressIsTheOneThatTheKernelKeeps) {
+  const std::vector<std::byte> kept = filled(8, 5);
+  sample_.words[WL_PROBED_RETURN + 1] = {0x1008, kept};
+  EXPECT_EQ(data(0x1000, 8), 1);
+  EXPECT_EQ(data(0x1008, 8), 5);
+  EXPECT_EQ(data(0x1010, 8), 1);
+}
+
 TEST_F(SnapshotMemoryTest, AllOrNothing) {
   EXPECT_EQ(data(0x0ff8, 8), -1);
   EXPECT_EQ(data(0x0fff, 2), -1);
