@@ -123,17 +123,25 @@ std::uint64_t RuntimeCode::function_number(const Method& method, std::uint64_t a
   return frame_functions_[*found] = frame_names_.size();
 }
 
+std::shared_ptr<const Method> RuntimeCode::named_method_at(std::uint64_t address) {
+  if (const auto found = method_at(address)) return *found;
+  const auto after = known_.upper_bound(address);
+  if (!runtime_->names_the_past() || after == known_.begin()) return nullptr;
+  const std::shared_ptr<const Method>& last = std::prev(after)->second.method;
+  return last->contains(address) ? last : nullptr;
+}
+
 std::uint64_t RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time,
                                         std::vector<sources::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
   see(time);
-  const auto method = method_at(address);
+  const auto method = named_method_at(address);
   if (!method) return 0;
   if (function != 0 && function <= frame_names_.size())
     to.push_back(frame_names_[function - 1]);
   else
-    runtime_->functions_at(**method, address, to);
-  return (*method)->begin;
+    runtime_->functions_at(*method, address, to);
+  return method->begin;
 }
 
 void RuntimeCode::note_code(const os::ProcMap& map) {

@@ -80,6 +80,8 @@ class Runtime {
   virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<sources::NamedFunction>& to) {
     if (!method.name.empty()) to.push_back({method.name});
   }
+  // Does functions_at() read nothing of the process? Then it may be asked of a method that is gone.
+  [[nodiscard]] virtual bool names_the_past() const { return false; }
   // Its process has code there that is in no ELF file: is it the runtime's own?
   virtual void note_code(const os::ProcMap& /*map*/) {}
   // As PublishedCode has them.
@@ -149,6 +151,8 @@ class RuntimeCode final : public manager::PublishedCode {
   [[nodiscard]] std::uint64_t function_number(const Method& method, std::uint64_t address, const Registers& frame,
                                               const Memory& memory);
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
+  // method_at(), else the last method that is known to have been there; null: none.
+  [[nodiscard]] std::shared_ptr<const Method> named_method_at(std::uint64_t address);
   void keep(const std::shared_ptr<const Method>& method, std::uint64_t seen);
   [[nodiscard]] bool is_last(const Method& method) const;
 

@@ -120,6 +120,7 @@ class V8 final : public Runtime {
     if (!found) return std::nullopt;
     return FrameFunction{found->function, names_->functions().line_of(found->function, found->position)};
   }
+  bool names_the_past() const override { return true; }
   bool teaches() const override { return true; }
   std::optional<std::vector<wl_taken>> words_of(const Method& method, CodeAddress pc) override {
     return names_->words_of(static_cast<const Code&>(method), pc.lookup());

@@ -43,7 +43,7 @@ class CountedMethod final : public Method {
 
 struct Counts {
   int asked = 0, checked = 0, named = 0;
-  bool lasting = true, understood = true;
+  bool lasting = true, understood = true, names_the_past = false;
   std::size_t bytes = 100;
   std::uint64_t outermost_from = 0;  // an address: what is before it is entered by the runtime's code alone
   std::map<std::uint64_t, std::pair<std::uint64_t, const char*>> methods;  // begin: end, name
@@ -54,6 +54,7 @@ class CountingRuntime final : public Runtime {
   explicit CountingRuntime(Counts& counts) : counts_(counts) {}
   Architecture architecture() const override { return Architecture::kX86_64; }
   bool is_understood() const override { return counts_.understood; }
+  bool names_the_past() const override { return counts_.names_the_past; }
   std::string build_id() const override { return "b1d0"; }
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     ++counts_.asked;
@@ -162,6 +163,24 @@ TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
 }
 
 // Also where it begins before what was there: of the rest of that nothing is known any more.
+// The sample is of code that was taken away before anybody asked what it was.
+TEST(RuntimeCode, CodeThatIsGoneIsNamedByWhatWasThereLast) {
+  Counts counts;
+  counts.lasting = false;
+  counts.methods[16] = {32, "a"};
+  const auto code = code_of(counts);
+  EXPECT_EQ(name_at(*code, 20), "a");
+  counts.methods.clear();
+  code->set_time(monotonic_ns());
+  EXPECT_EQ(name_at(*code, 20), "-") << "a runtime that reads the process for it";
+  counts.names_the_past = true;
+  EXPECT_EQ(name_at(*code, 20), "a");
+  EXPECT_EQ(name_at(*code, 32), "-");
+  counts.methods[16] = {24, "b"};
+  EXPECT_EQ(name_at(*code, 20), "b");
+  EXPECT_EQ(name_at(*code, 28), "-") << "what is there now covers what was";
+}
+
 TEST(RuntimeCode, WhatNewCodeCoversIsForgotten) {
   Counts counts{.methods = {{140, {160, "one"}}, {160, {200, "two"}}}};
   const auto code = code_of(counts);
