@@ -1,5 +1,6 @@
 #include "os/child_program.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -9,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <memory>
 
 #include "os/descriptor.h"
 
@@ -19,6 +22,18 @@ using Clock = std::chrono::steady_clock;
 
 // A copy that is none of the numbers that the child gets: those would overwrite each other.
 Descriptor away(int descriptor, int above) { return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, above)); }
+
+// The child has no descriptor from `first` on.
+void close_from(int first, posix_spawn_file_actions_t& actions) {
+#ifdef __GLIBC__
+  posix_spawn_file_actions_addclosefrom_np(&actions, first);
+#else  // musl has no such function, and takes a descriptor that is closed already
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir("/proc/self/fd"), ::closedir);
+  while (const dirent* entry = open ? ::readdir(open.get()) : nullptr)
+    if (const int descriptor = std::atoi(entry->d_name); descriptor >= first)
+      posix_spawn_file_actions_addclose(&actions, descriptor);
+#endif
+}
 
 // An errno; `child` is set if it is 0.
 int spawn(const ChildProgram& program, int out, pid_t& child) {
@@ -48,7 +63,7 @@ int spawn(const ChildProgram& program, int out, pid_t& child) {
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   for (std::size_t i = 0; i < copies.size(); ++i)
     posix_spawn_file_actions_adddup2(&actions, copies[i].get(), STDERR_FILENO + 1 + static_cast<int>(i));
-  posix_spawn_file_actions_addclosefrom_np(&actions, first_free);
+  close_from(first_free, actions);
   std::vector<const char*> arguments = program.arguments;
   arguments.push_back(nullptr);
   const int error =

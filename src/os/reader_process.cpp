@@ -286,7 +286,7 @@ int leave_the_program(int control) {
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < kFirstOther; ++standard) ::dup2(nothing, standard);
   if (control != kFirstOther) ::dup2(control, kFirstOther);
-  ::close_range(kFirstOther + 1, ~0U, 0);
+  ::syscall(SYS_close_range, kFirstOther + 1, ~0U, 0);  // musl has no function for it
   ::prctl(PR_SET_NAME, "windlass-reader");
   return kFirstOther;
 }

@@ -21,29 +21,12 @@
 #include <span>
 #include <vector>
 
+#include "windlass/managed/clause.h"
 #include "windlass/managed/walk.h"
 
 namespace windlass::managed {
 
 // ---- exception tables ---------------------------------------------------------------------------------------------
-
-// The kind of a clause.
-enum class ClauseKind : std::uint8_t { kCatch, kFilter, kFinally, kFault };
-
-// An entry of a method's exception table. Inner clauses come before those around them. Of clauses with the same range,
-// the first that catches is taken.
-struct Clause {
-  ClauseKind kind = ClauseKind::kCatch;
-  std::uint32_t begin = 0;    // The protected code: offsets in the method's code.
-  std::uint32_t end = 0;      // The byte behind the last.
-  std::uint64_t handler = 0;  // The address of the funclet that handles or cleans up.
-  std::uint64_t filter = 0;   // kFilter: the address of the filter, or kAlways.
-  std::uint64_t user = 0;     // The runtime's own, for example the type that is caught.
-  // Without a handler: where the method itself handles the exception. The object is in rax or x0.
-  std::uint64_t resume = 0;
-  // A filter that accepts every exception.
-  static constexpr std::uint64_t kAlways = 1;
-};
 
 // Reads the scope table of a method as __C_specific_handler has it, behind the unwind information. The table is a
 // count, and for each scope the RVAs of begin, end, handler and target. RVAs count from `base`. A __try/__except has a

@@ -27,6 +27,7 @@
 #include "windlass/format/winarm64.h"
 #include "windlass/format/winx64.h"
 #include "windlass/function_ref.h"
+#include "windlass/managed/clause.h"
 #include "windlass/managed/explicit_frame.h"
 #include "windlass/walk.h"
 
@@ -58,7 +59,6 @@ struct WindowsUnwind {
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
-struct Clause;      // managed/exception.h.
 struct Root;        // managed/gc_roots.h.
 struct CrawlFrame;  // Below.
 
@@ -75,7 +75,7 @@ struct Method {
   FramePlace generic_context;        // Says the exact types of shared generic code.
   FramePlace guard;                  // Holds Runtime::guard_value(), to detect overwritten frames.
   std::span<const std::byte> roots;  // The stack map (managed/gc_roots.h).
-  std::span<const Clause> clauses;   // The exception table (managed/exception.h).
+  std::span<const Clause> clauses;   // The exception table (managed/clause.h).
 
   // The method that this is a funclet of, or this method itself.
   [[nodiscard]] const Method& root() const { return parent != nullptr ? *parent : *this; }

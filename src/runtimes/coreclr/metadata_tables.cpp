@@ -227,11 +227,11 @@ unsigned MetadataTables::width_of(std::uint8_t kind, std::uint8_t heap_sizes) co
 
 // II.24.2.6. Tables behind the last one of kSchema are not looked at.
 Expected<void> MetadataTables::read_layout(const Memory& memory, const Heap& tables) {
-  constexpr std::uint32_t kMaxRows = 1U << 24, kHeader = 24;
+  constexpr std::uint32_t kMaxRows = 1U << 24, kTablesHeader = 24;
   const auto heap_sizes = read_value<std::uint8_t>(memory, tables.address + 6);
   const auto valid = read_value<std::uint64_t>(memory, tables.address + 8);
   if (!heap_sizes || !valid) return unreadable(tables.address);
-  std::uint64_t at = tables.address + kHeader;
+  std::uint64_t at = tables.address + kTablesHeader;
   for (std::uint64_t rest = *valid; rest != 0; rest &= rest - 1, at += 4) {
     const auto rows = read_value<std::uint32_t>(memory, at);
     if (!rows) return unreadable(at);
