@@ -45,12 +45,13 @@ class CodeAddress {
 // The registers of a frame, and which of them are known. A value without allocations; signal-safe. All functions take
 // constant time, except for_each(). Numbers are:
 //
-// - x86-64: 0-15 general registers, 16 the pc, 58 fs.base, 59 gs.base.
+// - x86-64: 0-15 general registers, 16 the pc, 41 mm0, 58 fs.base, 59 gs.base.
 // - i386: 0-7 general registers, 8 the pc; 32 bits, zero-extended.
 // - AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve).
 //
 // fs.base and gs.base are known for a thread whose registers were read from outside. They say where the thread's own
-// data is (System V), and where Windows has its TEB. Callers' frames do not repeat them.
+// data is (System V), and where Windows has its TEB. Callers' frames do not repeat them. mm0 is known for a thread of a
+// Windows minidump, unless it is 0. The context of ARM64EC code has lr there.
 class Registers {
  public:
   // The number of registers that can be kept.
@@ -77,8 +78,9 @@ class Registers {
   // The slot of a register: a dense number below kSlots. kSlots if the register cannot be kept.
   [[nodiscard]] static constexpr unsigned slot_of(Architecture architecture, std::uint64_t reg) {
     if (architecture == Architecture::kX86_64) {
-      if (reg == kFsBase || reg == kGsBase) return reg == kFsBase ? kFsBaseSlot : kGsBaseSlot;
-      return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
+      if (reg <= 16) return static_cast<unsigned>(reg);
+      if (reg == kMm0) return kMm0Slot;
+      return reg == kFsBase ? kFsBaseSlot : reg == kGsBase ? kGsBaseSlot : kSlots;
     }
     if (architecture == Architecture::kI386) return reg <= 8 ? static_cast<unsigned>(reg) : kSlots;
     if (reg <= 34) return reg == kFsBaseSlot ? kSlots : static_cast<unsigned>(reg);
@@ -86,7 +88,8 @@ class Registers {
                                                          : kSlots;
   }
   // The register in a slot.
-  [[nodiscard]] static constexpr RegisterNumber number_of(unsigned slot) {
+  [[nodiscard]] static constexpr RegisterNumber number_of(Architecture architecture, unsigned slot) {
+    if (slot == kMm0Slot && architecture == Architecture::kX86_64) return kMm0;
     if (slot == kFsBaseSlot) return kFsBase;
     if (slot == kGsBaseSlot) return kGsBase;
     return static_cast<RegisterNumber>(slot < kFirstVectorSlot ? slot : slot - kFirstVectorSlot + kFirstVector);
@@ -157,13 +160,14 @@ class Registers {
   constexpr void for_each(Callback&& callback) const {
     for (std::uint64_t rest = known_; rest != 0; rest &= rest - 1) {
       const auto s = static_cast<unsigned>(std::countr_zero(rest));
-      callback(number_of(s), value_[s]);
+      callback(number_of(architecture_, s), value_[s]);
     }
   }
 
  private:
-  static constexpr RegisterNumber kFsBase = 58, kGsBase = 59;
+  static constexpr RegisterNumber kMm0 = 41, kFsBase = 58, kGsBase = 59;
   static constexpr unsigned kFsBaseSlot = 33, kGsBaseSlot = 35;  // Free on AArch64.
+  static constexpr unsigned kMm0Slot = 34;                       // AArch64: ra_sign_state.
   static constexpr unsigned kFirstVectorSlot = 36;
   static constexpr RegisterNumber kFirstVector = 72;
   [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const { return slot_of(architecture_, reg); }

@@ -15,7 +15,7 @@ namespace windlass {
 // DWARF numbers of the registers the library itself has to know.
 namespace x86_64 {
 inline constexpr std::uint16_t kRax = 0, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7, kR12 = 12, kR15 = 15,
-                               kReturnAddress = 16, kFsBase = 58, kGsBase = 59;
+                               kReturnAddress = 16, kMm0 = 41, kFsBase = 58, kGsBase = 59;
 // In the order of instructions' encoding: rax rcx rdx rbx rsp rbp rsi rdi r8-r15. Not within the functions that use
 // them: GCC 12 would make them on the stack, at each call.
 inline constexpr std::uint8_t kDwarfNumbers[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -16,7 +16,7 @@ FrameRow frame_pointer_row(Architecture architecture) {
   row.cfa = CfaRule::at(fp, 2 * word);
   row.return_address = RegisterRule::at_cfa(-word);
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-    const RegisterNumber reg = Registers::number_of(slot);
+    const RegisterNumber reg = Registers::number_of(architecture, slot);
     if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
   }
   if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());

@@ -60,7 +60,7 @@ FrameRow row_with_place(std::uint64_t pc, std::int32_t cfa_offset, bool pushed) 
   row.cfa = CfaRule::at(x86_64::kRsp, cfa_offset);
   row.return_address = RegisterRule::at_cfa(-static_cast<std::int32_t>(kWord));
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-    const RegisterNumber reg = Registers::number_of(slot);
+    const RegisterNumber reg = Registers::number_of(Architecture::kX86_64, slot);
     if (reg != x86_64::kRbp && is_callee_saved(Architecture::kX86_64, reg))
       (void)row.registers.set(reg, RegisterRule::undefined());
   }

@@ -1,17 +1,19 @@
 #include "lookup/sources/ec_frames.h"
 
+#include "base/registers.h"
 #include "formats/winarm64/exec.h"
 
 namespace windlass::sources {
 namespace {
 
 constexpr unsigned kEcRegisters = 17;
+constexpr RegisterNumber kLr = aarch64::kX30;
 // rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8-r15, rip.
 constexpr RegisterNumber kEcNumbers[kEcRegisters] = {8, 1, 0, 27, 25, 26, 29, 31, 2, 3, 4, 5, 19, 20, 21, 22, 32};
 
 }  // namespace
 
-RegisterNumber ec_register(RegisterNumber x64) { return kEcNumbers[x64]; }
+RegisterNumber ec_register(RegisterNumber x64) { return x64 == x86_64::kMm0 ? kLr : kEcNumbers[x64]; }
 
 Expected<HandlerCall> unwind_ec(const UnwindSource& arm64, const Callee& callee, Registers& caller,
                                 SavedLocations& saved) {
@@ -22,6 +24,9 @@ Expected<HandlerCall> unwind_ec(const UnwindSource& arm64, const Callee& callee,
     places.set(frame, kEcNumbers[x64], saved.at(callee.registers, x64));
   }
   frame.set_pc(callee.registers.pc());
+  // Behind a call mm0 is a value of the callee.
+  if (!frame.pc().is_return_address() && callee.registers.has(x86_64::kMm0))
+    frame.set(kLr, callee.registers.get(x86_64::kMm0));
   const Callee named{callee.memory, frame, callee.bias, winarm64::ExecContext{}.pac_mask};
   const auto unwound = arm64.unwind(named, found, places);
   if (!unwound && unwound.error().code == ErrorCode::kNotFound)
@@ -34,6 +39,7 @@ Expected<HandlerCall> unwind_ec(const UnwindSource& arm64, const Callee& callee,
     saved.set(caller, x64, places.at(found, kEcNumbers[x64]));
   }
   caller.set_pc(found.pc());
+  if (found.has(kLr)) caller.set(x86_64::kMm0, found.get(kLr));  // of an interrupted instruction
   return unwound;
 }
 

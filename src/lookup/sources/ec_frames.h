@@ -7,13 +7,13 @@
 
 namespace windlass::sources {
 
-// The register of ARM64 that holds a register of x64, both by DWARF number. `x64`: 0-16.
+// The register of ARM64 that holds a register of x64, both by DWARF number. `x64`: 0-16, or mm0.
 [[nodiscard]] RegisterNumber ec_register(RegisterNumber x64);
 
 // Unwinds a frame of ARM64EC code. `arm64` is the source of the image's second function table. `callee` and `caller`
-// have registers of x64. The context has lr in place of mm0, which Registers does not keep. So lr is not known: a
-// function that has not saved it, for example a leaf, fails with kNotFound. Other errors: as UnwindSource::unwind. No
-// allocation; signal-safe if the memory is.
+// have registers of x64. mm0 is lr, and is known at an interrupted instruction alone. Without it a function that has
+// not saved lr, for example a leaf, fails with kNotFound. Other errors: as UnwindSource::unwind. No allocation;
+// signal-safe if the memory is.
 [[nodiscard]] Expected<HandlerCall> unwind_ec(const UnwindSource& arm64, const Callee& callee, Registers& caller,
                                               SavedLocations& saved);
 

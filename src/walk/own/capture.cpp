@@ -62,7 +62,8 @@ std::uint64_t walk::preserved_slots() {
   constexpr std::uint64_t kSlots = [] {
     std::uint64_t slots = 0;
     for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
-      if (is_callee_saved(kOwnArchitecture, Registers::number_of(slot))) slots |= std::uint64_t{1} << slot;
+      if (is_callee_saved(kOwnArchitecture, Registers::number_of(kOwnArchitecture, slot)))
+        slots |= std::uint64_t{1} << slot;
     return slots;
   }();
   return kSlots;

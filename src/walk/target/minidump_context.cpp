@@ -15,8 +15,10 @@ constexpr std::uint32_t kFloatingPoint = 4;
 
 constexpr std::uint32_t kAmd64 = 0x00100000;
 constexpr std::uint64_t kAmd64Flags = 0x30;
+constexpr std::uint32_t kAmd64FloatingPoint = 8;
 constexpr std::uint64_t kAmd64Rax = 0x78;
 constexpr std::uint64_t kAmd64Rip = 0xf8;
+constexpr std::uint64_t kAmd64Mm0 = 0x120;  // FltSave.FloatRegisters[0]; of ARM64EC_NT_CONTEXT: Lr
 // From Rax on the registers are in the order of their encoding.
 constexpr auto& kAmd64Order = x86_64::kDwarfNumbers;
 
@@ -33,6 +35,8 @@ Expected<Registers> amd64(ByteView context) {
     if ((*flags & group) != 0) registers.set(kAmd64Order[i], *context.at<std::uint64_t>(kAmd64Rax + 8 * i));
   }
   if ((*flags & kControl) != 0) registers.set_pc(CodeAddress::instruction(*context.at<std::uint64_t>(kAmd64Rip)));
+  if (const auto mm0 = context.at<std::uint64_t>(kAmd64Mm0); mm0 && *mm0 != 0 && (*flags & kAmd64FloatingPoint) != 0)
+    registers.set(x86_64::kMm0, *mm0);
   return registers;
 }
 

@@ -422,7 +422,31 @@ TEST_F(Arm64EcFrames, CallersOnBothSides) {
   EXPECT_EQ(walker.frame().registers.get(kRbx), 0x33U);
 }
 
-// A leaf has its return address in lr, which no register of x64 holds.
+// A leaf has its return address in lr, which is mm0 of x64.
+TEST_F(Arm64EcFrames, ALeafReturnsToLr) {
+  Registers leaf = at(kArm);
+  leaf.set(x86_64::kMm0, kX64 + 6);
+  target_.memory().set(kSp, 0x33);
+  target_.memory().set(kSp + 8, kBody);
+  StackWalker walker(target_.space(), leaf);
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kX64 + 6));
+  EXPECT_EQ(walker.frame().registers.sp(), kSp);
+  EXPECT_FALSE(walker.frame().registers.has(x86_64::kMm0));
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kBody));
+}
+
+// Behind a call mm0 is the callee's.
+TEST_F(Arm64EcFrames, LrIsOfTheInnermostFrame) {
+  Registers caller = at(kArm + 4);
+  caller.set_pc(CodeAddress::return_address(kArm + 4));
+  caller.set(x86_64::kMm0, kX64 + 6);
+  StackWalker walker(target_.space(), caller);
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kLost);
+}
+
 TEST_F(Arm64EcFrames, AReturnAddressThatIsNotSaved) {
   StackWalker walker(target_.space(), at(kArm));
   EXPECT_FALSE(walker.step());
@@ -434,23 +458,24 @@ TEST_F(Arm64EcFrames, AReturnAddressThatIsNotSaved) {
 // The layout is that of x64's CONTEXT, so a field's offset says which register of x64 it is.
 TEST(Arm64EcRegisters, AreThoseOfTheContext) {
   constexpr RegisterNumber kFp = 29, kArmSp = 31, kPc = 32;
-  constexpr RegisterNumber kFields[] = {8, 0, 1, 27, kArmSp, kFp, 25, 26, 2, 3, 4, 5, 19, 20, 21, 22, kPc};
-  constexpr std::size_t kX8At = 0x78;  // the first; all are 8 bytes
+  constexpr RegisterNumber kFields[] = {8, 0, 1, 27, kArmSp, kFp, 25, 26, 2, 3, 4, 5, 19, 20, 21, 22, kPc, 30};
+  constexpr std::size_t kX8At = 0x78, kLrAt = 0x120;  // the first, and the last; all are 8 bytes
   for (std::size_t i = 0; i < std::size(kFields); ++i) {
     std::vector<std::byte> context(0x4d0);
-    const std::uint32_t flags = 0x0010'0003;
+    const std::uint32_t flags = 0x0010'000b;
     const std::uint64_t value = 0x1234;
+    const std::size_t at = kFields[i] == 30 ? kLrAt : kX8At + 8 * i;
     std::memcpy(context.data() + 0x30, &flags, sizeof flags);
-    std::memcpy(context.data() + kX8At + 8 * i, &value, sizeof value);
+    std::memcpy(context.data() + at, &value, sizeof value);
     const auto registers = walk::context_registers(Architecture::kX86_64, ByteView(context.data(), context.size()));
     ASSERT_TRUE(registers) << registers.error().text();
     unsigned found = 0;
     registers->for_each([&](RegisterNumber x64, std::uint64_t has) {
       if (has != value) return;
       ++found;
-      EXPECT_EQ(sources::ec_register(x64), kFields[i]) << "at " << std::hex << kX8At + 8 * i;
+      EXPECT_EQ(sources::ec_register(x64), kFields[i]) << "at " << std::hex << at;
     });
-    EXPECT_EQ(found, 1U) << std::hex << kX8At + 8 * i;
+    EXPECT_EQ(found, 1U) << std::hex << at;
   }
 }
 

@@ -34,7 +34,7 @@ std::uint64_t walk::preserved_slots() {
   constexpr std::uint64_t kSlots = [] {
     std::uint64_t slots = 0;
     for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
-      if (winx64::is_preserved(winx64::instruction_number(Registers::number_of(slot))))
+      if (winx64::is_preserved(winx64::instruction_number(Registers::number_of(Architecture::kX86_64, slot))))
         slots |= std::uint64_t{1} << slot;
     return slots;
   }();
