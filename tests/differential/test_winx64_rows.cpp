@@ -149,7 +149,16 @@ class FileRows {
     }
   }
 
+  // Data that reads as a jump out of the image. The unwinder takes it for a tail call, and rows do not.
+  bool is_no_jump(std::uint32_t rva) {
+    const ByteView code = functions_.bytes(rva, 5);
+    if (code.size() < 5 || code.u8()[0] != 0xe9) return false;
+    const std::int64_t target = std::int64_t{rva} + 5 + *code.at<std::int32_t>(1);
+    return target < 0 || target >= static_cast<std::int64_t>(functions_.image().image_size());
+  }
+
   void instruction_at(const winx64::RuntimeFunction& entry, std::uint32_t rva) {
+    if (is_no_jump(rva)) return;
     const Registers frame = frame_at(functions_.image().image_base() + rva);
     winx64::Unwound unwound;
     winx64::SavedAddresses saved;

@@ -48,6 +48,9 @@ class PeBuilder {
     set_directory(image::PeDirectory::kException, add(".pdata", entries), static_cast<std::uint32_t>(entries.size()));
   }
 
+  // The image as its header describes it, with nothing behind the sections.
+  void claim(std::uint32_t size) { file_.image_size = size; }
+
   [[nodiscard]] std::vector<std::uint8_t> build() const { return file_.build(PeFile::kAtRva); }
 
  private:

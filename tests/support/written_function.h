@@ -104,6 +104,7 @@ class WrittenFunction {
     for (const winx64::RuntimeFunction& entry : function->written_.entries)
       table.u32(entry.begin), table.u32(entry.end), table.u32(entry.info);
     builder.add_function_table(table.data());
+    builder.claim(0x20'0000);  // tail calls stay in the image
     function->file_ = builder.build();
     auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(function->file_)));
     auto model = rows_of(prologue);

@@ -74,7 +74,7 @@ class X64Code {
     if (how == 18) return add({.kind = Kind::kExit}, {}, {0xff, 0xe1});        // jmp rcx
     if (how == 19) return add({.kind = Kind::kExit}, {}, {0x41, 0xff, 0xe2});  // jmp r10
     if (how % 3 == 0) return add({.kind = Kind::kExit}, {}, {0xc3});
-    if (how % 3 == 1) return add({.kind = Kind::kExit}, {}, {0xe9, 0, 0, 0, 0x70});  // far out of the image
+    if (how % 3 == 1) return add({.kind = Kind::kExit}, {}, {0xe9, 0, 0, 0x10, 0});  // far out of the code
     add({.kind = Kind::kExit}, {}, {0xf3, 0xc3});
   }
 

@@ -31,12 +31,15 @@ class ExitCode {
       case 0xff: return code[1] == 0x25 || (at > 0 && (code[-1] & 0xf8) == 0x48);
       default: {
         if (room < 5 || indirect_) return true;
-        const std::int64_t displacement =
-            code[0] == 0xeb ? static_cast<std::int8_t>(code[1]) + 2 : std::int64_t{load_word(code + 1)} + 5;
-        const std::int64_t target = at + displacement;
+        const std::int64_t target = jump_target(at);
         return target <= 0 || target >= length_;
       }
     }
+  }
+  // The target of a jump by a displacement, of which 5 bytes can be read.
+  [[nodiscard]] std::int64_t jump_target(std::uint32_t at) const {
+    const std::uint8_t* code = code_.u8() + at;
+    return at + (code[0] == 0xeb ? static_cast<std::int8_t>(code[1]) + 2 : std::int64_t{load_word(code + 1)} + 5);
   }
   // Where an instruction that may stand before `at` in an epilogue begins; `at` itself: there is none.
   [[nodiscard]] std::uint32_t before(std::uint32_t at, bool is_exit) const {

@@ -372,6 +372,7 @@ class Lowering {
     if (steps[count - 1] >= length_) return;
     // Where there are no codes, a lone return undoes what the row in force undoes.
     if (count == 1 && !has_operations_ && code_.u8()[exit] != 0xc2) return;
+    if (count == 1 && leads_out_of_image(exit)) return;
     bool certain = released;
     EpilogueMatch match;
     for (; count > 0; --count) {
@@ -387,6 +388,16 @@ class Lowering {
       if (matches(first, exit, match)) return add_epilogue(first, match, certain);
       released = false;
     }
+  }
+
+  // Then what looks like a jump is a part of other instructions.
+  [[nodiscard]] bool leads_out_of_image(std::uint32_t exit) const {
+    if constexpr (std::same_as<I, Functions>) {
+      if (code_.u8()[exit] != 0xe9 || code_.size() - exit < 5) return false;
+      const std::int64_t target = entry_.begin + exits_.jump_target(exit);
+      return target < 0 || target >= static_cast<std::int64_t>(functions_.image().image_size());
+    }
+    return false;
   }
 
   // Is there an epilogue from `first` on that ends with this exit?

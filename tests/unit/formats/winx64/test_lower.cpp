@@ -136,6 +136,20 @@ TEST(WinX64Lower, NopBehindACallIsOfNoEpilogue) {
   }
 }
 
+TEST(WinX64Lower, NoJumpLeavesTheImage) {
+  PeImageBuilder builder;
+  UnwindInfoBytes info;
+  info.prolog_size = 4;
+  info.slots = {slot(4, 2, 4)};
+  // sub rsp, 0x28; jmp to what follows the function; the same by a displacement of 2 GiB; int3
+  const auto code = builder.text(
+      {0x48, 0x83, 0xec, 0x28, 0xe9, 6, 0, 0, 0, 0xe9, 0xff, 0xff, 0xff, 0x7f, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc});
+  builder.entry(code, code + 15, builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  expect_cfa(lowered.at(code + 4), kRsp, 8);
+  expect_cfa(lowered.at(code + 9), kRsp, 48);
+}
+
 TEST(WinX64Lower, FrameRegisterAndXmm) {
   PeImageBuilder builder;
   const auto code = builder.text({0x90, 0x90, 0x90, 0x90});
