@@ -80,29 +80,104 @@ std::uint64_t direct_target(const ZydisDecodedInstruction& info, const ZydisDeco
   return address + info.length + operand.imm.value.u;
 }
 
-// Direct calls and jumps, calls by a word of the image, and returns by their encoding alone: a decoder takes ten times
-// as long. Intel SDM 2, appendix A.
-std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
-  const std::uint8_t first = code.at<std::uint8_t>(0).value_or(0), second = code.at<std::uint8_t>(1).value_or(0);
-  const auto transfer = [&](Kind kind, std::size_t opcode, std::size_t distance) -> std::optional<StackEffect> {
-    if (code.size() < opcode + distance) return std::nullopt;
-    StackEffect effect;
-    effect.kind = kind;
-    effect.length = static_cast<std::uint8_t>(opcode + distance);
-    const std::int64_t by = distance == 1   ? *code.at<std::int8_t>(opcode)
-                            : distance == 4 ? *code.at<std::int32_t>(opcode)
-                                            : 0;
-    if (kind != Kind::kCall && distance != 0) effect.target = address + effect.length + static_cast<std::uint64_t>(by);
+std::optional<StackEffect> effect_of(Kind kind, ByteView code, std::size_t length) {
+  if (code.size() < length) return std::nullopt;
+  StackEffect effect;
+  effect.kind = kind;
+  effect.length = static_cast<std::uint8_t>(length);
+  return effect;
+}
+std::int64_t number_at(ByteView code, std::size_t at, std::size_t size) {
+  return size == 1 ? *code.at<std::int8_t>(at) : *code.at<std::int32_t>(at);
+}
+
+// Direct calls and jumps, and returns, by their encoding alone: a decoder takes ten times as long. Intel SDM 2,
+// appendix A.
+std::optional<StackEffect> transfer(ByteView code, std::uint64_t address) {
+  const std::uint8_t first = code.u8()[0], second = code.size() > 1 ? code.u8()[1] : std::uint8_t{0};
+  const auto jump = [&](Kind kind, std::size_t opcode, std::size_t distance) {
+    auto effect = effect_of(kind, code, opcode + distance);
+    if (effect)
+      effect->target = address + effect->length + static_cast<std::uint64_t>(number_at(code, opcode, distance));
     return effect;
   };
-  if (first == 0xe8) return transfer(Kind::kCall, 1, 4);
-  if (first == 0xe9) return transfer(Kind::kJump, 1, 4);
-  if (first == 0xeb) return transfer(Kind::kJump, 1, 1);
-  if ((first & 0xf0) == 0x70) return transfer(Kind::kBranch, 1, 1);
-  if (first == 0x0f && (second & 0xf0) == 0x80) return transfer(Kind::kBranch, 2, 4);
-  if (first == 0xff && second == 0x15) return transfer(Kind::kCall, 2, 4);  // call [rip + n]
-  if (first == 0xc3) return transfer(Kind::kReturn, 1, 0);
+  if (first == 0xe8) return effect_of(Kind::kCall, code, 5);
+  if (first == 0xe9) return jump(Kind::kJump, 1, 4);
+  if (first == 0xeb) return jump(Kind::kJump, 1, 1);
+  if ((first & 0xf0) == 0x70) return jump(Kind::kBranch, 1, 1);
+  if (first == 0x0f && (second & 0xf0) == 0x80) return jump(Kind::kBranch, 2, 4);
+  if (first == 0xc3 || first == 0xcc) return effect_of(Kind::kReturn, code, 1);
   return std::nullopt;
+}
+
+// What 0xff at `at` begins, likewise.
+std::optional<StackEffect> group_5(ByteView code, std::size_t at) {
+  if (code.size() < at + 2) return std::nullopt;
+  const std::size_t operand = operand_length(code.u8() + at + 1, code.size() - at - 1);
+  if (operand == 0) return std::nullopt;
+  const std::size_t length = at + 1 + operand;
+  const bool memory = code.u8()[at + 1] < 0xc0;
+  switch (code.u8()[at + 1] >> 3 & 7) {
+    case 0:
+    case 1: return memory ? effect_of(Kind::kNone, code, length) : std::nullopt;  // inc, dec
+    case 2: return effect_of(Kind::kCall, code, length);
+    case 4: return effect_of(Kind::kJump, code, length);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<StackEffect> moved(Kind kind, ByteView code, std::size_t length, std::int64_t delta, unsigned encoded) {
+  auto effect = effect_of(kind, code, length);
+  if (effect) effect->delta = delta, effect->reg = x86_64::dwarf_number(encoded);
+  return effect;
+}
+
+constexpr unsigned kRspNumber = 4;
+
+// push, pop, and what 0xff begins, likewise.
+std::optional<StackEffect> push_or_pop(ByteView code) {
+  const std::uint8_t* bytes = code.u8();
+  const std::size_t at = (bytes[0] & 0xf0) == 0x40 ? 1 : 0;
+  if (code.size() < at + 1) return std::nullopt;
+  const unsigned opcode = bytes[at], reg = (at != 0 ? bytes[0] & 1U : 0U) << 3 | (opcode & 7);
+  if ((opcode & 0xf8) == 0x50) return moved(Kind::kPush, code, at + 1, -8, reg);
+  if ((opcode & 0xf8) == 0x58 && reg != kRspNumber) return moved(Kind::kPop, code, at + 1, 8, reg);
+  if (opcode == 0x6a) return moved(Kind::kMove, code, at + 2, -8, 0);
+  if (opcode == 0x68) return moved(Kind::kMove, code, at + 5, -8, 0);
+  return opcode == 0xff ? group_5(code, at) : std::nullopt;
+}
+
+// Additions to rsp, and moves to it, likewise.
+std::optional<StackEffect> change_of_rsp(ByteView code) {
+  const std::uint8_t* bytes = code.u8();
+  if (code.size() < 3 || (bytes[0] & 0xf8) != 0x48) return std::nullopt;  // REX.W
+  const unsigned rex = bytes[0], opcode = bytes[1], modrm = bytes[2];
+  const unsigned reg = (rex & 4) << 1 | (modrm >> 3 & 7), rm = (rex & 1) << 3 | (modrm & 7);
+  const bool registers = modrm >= 0xc0;
+  if (opcode == 0x89 && registers && rm == kRspNumber) return moved(Kind::kSet, code, 3, 0, reg);
+  if (opcode == 0x8b && registers && reg == kRspNumber) return moved(Kind::kSet, code, 3, 0, rm);
+  if (opcode == 0x8b && reg == kRspNumber) {
+    const std::size_t operand = operand_length(bytes + 2, code.size() - 2);
+    return operand != 0 ? effect_of(Kind::kUnknown, code, 2 + operand) : std::nullopt;
+  }
+  const bool arithmetic = (opcode == 0x83 || opcode == 0x81) && (modrm == 0xc4 || modrm == 0xec);  // add, sub
+  const bool lea = opcode == 0x8d && (modrm == 0x64 || modrm == 0xa4) && code.size() > 3 && bytes[3] == 0x24;
+  if (rex != 0x48 || (!arithmetic && !lea)) return std::nullopt;
+  const std::size_t at = lea ? 4 : 3, size = opcode == 0x83 || modrm == 0x64 ? 1 : 4;
+  if (code.size() < at + size) return std::nullopt;
+  const std::int64_t by = number_at(code, at, size);
+  return moved(Kind::kMove, code, at + size, arithmetic && modrm == 0xec ? -by : by, 0);
+}
+
+std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
+  if (code.empty()) return std::nullopt;
+  if (const std::size_t length = plain_length(code)) return effect_of(Kind::kNone, code, length);
+  if (auto effect = transfer(code, address)) return effect;
+  if (auto effect = push_or_pop(code)) return effect;
+  if (auto effect = change_of_rsp(code)) return effect;
+  std::size_t length = nop_length(code);
+  if (length == 0) length = vector_length(code);
+  return length != 0 ? effect_of(Kind::kNone, code, length) : std::nullopt;
 }
 
 }  // namespace
@@ -110,8 +185,6 @@ std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
 Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address, Architecture architecture) {
   StackEffect effect;
   if (architecture == Architecture::kX86_64) {
-    effect.length = static_cast<std::uint8_t>(plain_length(code));
-    if (effect.length != 0) return effect;
     if (const auto known = by_encoding(code, address)) return *known;
   }
   const Mode& mode = mode_of(architecture);

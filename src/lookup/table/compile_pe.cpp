@@ -1,8 +1,10 @@
 #include "lookup/table/compile_pe.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <vector>
 
+#include "flow/plain_instruction.h"
 #include "formats/image/pe_names.h"
 #include "formats/winx64/registers.h"
 #include "lookup/sources/ocaml_frames.h"
@@ -80,8 +82,10 @@ class Leaves {
     const auto row = [&](std::uint64_t address, const TraceRule& rule) {
       builder_.row(address == first ? begin : address, without_end(rule));
     };
-    const auto starts_function = [&](std::uint64_t address) {
-      return !symbols_.at(static_cast<std::uint32_t>(address)).empty();
+    auto symbol = std::ranges::lower_bound(symbols_.all(), first, {}, &image::PeSymbols::Symbol::rva);
+    const auto starts_function = [&](std::uint64_t address) {  // ascending
+      while (symbol != symbols_.all().end() && symbol->rva < address) ++symbol;
+      return symbol != symbols_.all().end() && symbol->rva == address;
     };
     if (arm64_) {
       row(first, arm64_leaf_rule());
@@ -115,7 +119,9 @@ class Leaves {
       give_until(at);
       const TraceRule* before = next != scanned.begin() ? &std::prev(next)->rule : nullptr;
       while (next != scanned.end() && next->address <= at + 1) before = &(next++)->rule;
-      give(at, project(sources::OcamlFrames::row(at, size), Architecture::kX86_64, x_reg_));
+      const auto [known, is_new] = rules_.try_emplace(size);
+      if (is_new) known->second = project(sources::OcamlFrames::row(at, size), Architecture::kX86_64, x_reg_);
+      give(at, known->second);
       again = at + 1;
       if (before != nullptr && again < end) give(again, *before);
     });
@@ -125,6 +131,7 @@ class Leaves {
   const image::PeImage& image_;
   image::PeSymbols symbols_;
   sources::OcamlFrames ocaml_;
+  std::unordered_map<std::uint32_t, TraceRule> rules_;  // of OCaml's calls, by the size of their frame
   bool arm64_;
   TableBuilder& builder_;
   std::uint8_t x_reg_;
@@ -166,20 +173,6 @@ Expected<UnwindTable> compile_windows(const sources::UnwindSource& source, const
   return builder.finish();
 }
 
-// The length of the NOP that `code` begins with; 0: none. Intel SDM 2B, "NOP": 90, or 0F 1F /0 with any memory operand;
-// assemblers put up to ten operand-size prefixes and a segment prefix in front.
-std::size_t nop_length(ByteView code) {
-  const std::uint8_t* bytes = code.u8();
-  std::size_t at = 0;
-  while (at < code.size() && (bytes[at] == 0x66 || bytes[at] == 0x2e) && at < 11) ++at;
-  if (at < code.size() && bytes[at] == 0x90) return at + 1;
-  if (code.size() - at < 3 || bytes[at] != 0x0f || bytes[at + 1] != 0x1f) return 0;
-  const std::uint8_t modrm = bytes[at + 2], mod = modrm >> 6;
-  if ((modrm & 0x38) != 0 || mod == 3) return 0;
-  const std::size_t length = at + 3 + ((modrm & 7) == 4 ? 1 : 0) + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
-  return length <= code.size() ? length : 0;
-}
-
 }  // namespace
 
 std::size_t padding_size(ByteView code, bool arm64) {
@@ -194,7 +187,7 @@ std::size_t padding_size(ByteView code, bool arm64) {
   }
   while (at < code.size()) {
     const std::uint8_t byte = code.u8()[at];
-    const std::size_t nop = byte == 0xcc || byte == 0 ? 1 : nop_length(*code.sub(at, code.size() - at));
+    const std::size_t nop = byte == 0xcc || byte == 0 ? 1 : flow::nop_length(*code.sub(at, code.size() - at));
     if (nop == 0) break;
     at += nop;
   }

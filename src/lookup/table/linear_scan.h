@@ -23,7 +23,7 @@ using SizeBehindCall = FunctionRef<std::optional<std::int64_t>(std::uint64_t ret
 // `mov x_reg, rsp` with a change of rsp and `mov rsp, x_reg`: CFA = x_reg + 8 + what has been pushed (OCaml 5 calls C
 // so). Where rsp becomes something else, up to the function's end: WL_CFA_UNSUPPORTED. Bytes that are no code are
 // leaves. A function ends with a return, a jump or a trap, and where `starts_function(address)` says that another one
-// begins. Linear in the size.
+// begins, which is asked of ascending addresses. Linear in the size.
 void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
                        FunctionRef<bool(std::uint64_t address)> starts_function, SizeBehindCall size_behind,
                        RuleSink emit);

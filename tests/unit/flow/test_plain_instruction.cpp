@@ -58,22 +58,77 @@ TEST(PlainInstruction, IsWhatTheDecoderSays) {
   EXPECT_GT(judged.plain, 500'000U);
 }
 
-TEST(PlainInstruction, TransfersAreWhatTheDecoderSays) {
-  for (unsigned first = 0; first < 256; ++first)
-    for (unsigned second = 0; second < 256; ++second) {
-      const Bytes code{
-          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), 0x84, 3, 4, 0xf5, 6, 7, 8, 9};
-      const auto effect = stack_effect(view(code), 0x1001);
-      const auto decoded = by_decoder(code);
-      if (!effect || effect->kind == StackEffect::Kind::kNone) continue;
-      ASSERT_TRUE(decoded) << first << ' ' << second;
-      EXPECT_EQ(effect->kind, decoded->kind) << first << ' ' << second;
-      EXPECT_EQ(effect->target, decoded->target) << first << ' ' << second;
-      EXPECT_EQ(effect->length + 1, decoded->length) << first << ' ' << second;
-    }
-  EXPECT_FALSE(stack_effect(view({0xe8, 1, 2, 3}), 0x1000));
-  EXPECT_FALSE(stack_effect(view({0x74}), 0x1000));
-  EXPECT_FALSE(stack_effect(view({0x0f, 0x84, 1, 2, 3}), 0x1000));
+// Whole effects, those on rsp too: all opcodes behind each kind of prefix, with all of ModR/M.
+TEST(PlainInstruction, EffectsAreWhatTheDecoderSays) {
+  const Bytes prefixes[] = {{},
+                            {0x40},
+                            {0x41},
+                            {0x44},
+                            {0x48},
+                            {0x49},
+                            {0x4c},
+                            {0x4f},
+                            {0x0f},
+                            {0x48, 0x0f},
+                            {0x66},
+                            {0x66, 0x0f},
+                            {0xf2, 0x0f},
+                            {0xf3, 0x0f},
+                            {0x66, 0x45, 0x0f},
+                            {0xf2, 0x48, 0x0f},
+                            {0x66, 0x66, 0x2e},
+                            {0x66, 0x2e, 0x0f},
+                            {0xc5, 0xf8},
+                            {0xc5, 0xf9},
+                            {0xc5, 0xfa},
+                            {0xc5, 0xfb},
+                            {0xc5, 0x33},
+                            {0xc5, 0xe4},
+                            {0xc4, 0xe1, 0x7b},
+                            {0xc4, 0xc1, 0x31},
+                            {0xc4, 0xe2, 0x79}};
+  std::uint64_t different = 0;
+  for (const Bytes& prefix : prefixes)
+    for (unsigned opcode = 0; opcode < 256; ++opcode)
+      for (unsigned modrm = 0; modrm < 256; ++modrm)
+        for (const unsigned sib : {0x24U, 0x8dU}) {
+          Bytes code = prefix;
+          code.insert(code.end(), {static_cast<std::uint8_t>(opcode), static_cast<std::uint8_t>(modrm),
+                                   static_cast<std::uint8_t>(sib), 0x81, 0x32, 0xf4, 5, 6, 7, 8, 9});
+          const auto effect = stack_effect(view(code), 0x1001), decoded = by_decoder(code);
+          const bool same = effect && decoded
+                                ? effect->kind == decoded->kind && effect->length + 1 == decoded->length &&
+                                      effect->reg == decoded->reg && effect->delta == decoded->delta &&
+                                      effect->target == decoded->target
+                                : effect.has_value() == decoded.has_value();
+          if (!same && ++different <= 10) ADD_FAILURE() << testing::PrintToString(code);
+        }
+  EXPECT_EQ(different, 0U);
+}
+
+// Code that ends within an instruction.
+TEST(PlainInstruction, NothingIsReadBehindTheEnd) {
+  const Bytes whole[] = {{0xe8, 1, 2, 3, 4},
+                         {0x74, 1},
+                         {0x0f, 0x84, 1, 2, 3, 4},
+                         {0x48, 0x83, 0xec, 8},
+                         {0x41, 0x5f},
+                         {0x48, 0x8d, 0xa4, 0x24, 1, 2, 3, 4},
+                         {0xff, 0x54, 0x24, 8},
+                         {0x68, 1, 2, 3, 4},
+                         {0x48, 0x8b, 0x64, 0x24, 8},
+                         {0x66, 0x0f, 0x1f, 0x44, 0, 0},
+                         {0xc5, 0xfb, 0x58, 0x44, 0x24, 8},
+                         {0xf2, 0x0f, 0x10, 5, 1, 2, 3, 4},
+                         {0x48, 0x3d, 1, 2, 3, 4}};
+  for (const Bytes& code : whole) {
+    const auto effect = stack_effect(view(code), 0x1000);
+    ASSERT_TRUE(effect);
+    EXPECT_EQ(effect->length, code.size());
+    for (std::size_t size = 1; size < code.size(); ++size)
+      EXPECT_FALSE(stack_effect(view(Bytes(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(size))), 0x1000))
+          << testing::PrintToString(code) << size;
+  }
 }
 
 TEST(PlainInstruction, ReadsNothingBehindTheCode) {
