@@ -104,8 +104,7 @@ TEST_F(WinePrograms, OcamlsTailCallsAreNoGuesses) {
   write_rescript(source, 4000);
   profile::Profile profile;
   ASSERT_NO_FATAL_FAILURE(record(fmt::format("{}/win32/bsc.exe -format 'Z:{}'", folder, source), profile));
-  // In large functions no return is near enough to be found: up to 1%.
-  expect_whole(through(profile, "bsc.exe"), 0.98, "bsc.exe", kVersion, "4,000 functions");
+  expect_whole(through(profile, "bsc.exe"), 0.99, "bsc.exe", kVersion, "4,000 functions");
   std::filesystem::remove(source);
 }
 
@@ -120,7 +119,7 @@ TEST_F(WinePrograms, OcamlsStackIsFoundBehindThatOfC) {
   write_rescript(source, 20'000);
   profile::Profile profile;
   ASSERT_NO_FATAL_FAILURE(record(fmt::format("{}/bin/bsc.exe -format 'Z:{}'", folder, source), profile));
-  expect_whole(through(profile, "bsc.exe"), 0.9, "bsc.exe", kVersion, "20,000 functions");
+  expect_whole(through(profile, "bsc.exe"), 0.99, "bsc.exe", kVersion, "20,000 functions");
   std::filesystem::remove(source);
 }
 

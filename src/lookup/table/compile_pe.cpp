@@ -1,6 +1,7 @@
 #include "lookup/table/compile_pe.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,8 +49,8 @@ class Leaves {
  public:
   Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder, std::uint8_t x_reg)
       : image_(image),
-        symbols_(image::PeSymbols::make(image)),
         ocaml_(sources::OcamlFrames::read(image)),
+        starts_(function_starts(image, ocaml_)),
         arm64_(arm64),
         builder_(builder),
         x_reg_(x_reg) {}
@@ -67,6 +68,19 @@ class Leaves {
   }
 
  private:
+  // RVAs, ascending. Assemblers say which symbol is a function, OCaml does not.
+  static std::vector<std::uint32_t> function_starts(const image::PeImage& image, const sources::OcamlFrames& ocaml) {
+    std::vector<std::uint32_t> starts;
+    const auto symbols = image::PeSymbols::make(image);
+    for (const image::PeSymbols::Symbol& symbol : symbols.all()) starts.push_back(symbol.rva);
+    if (ocaml.size() != 0)
+      image::each_coff_symbol(image, [&](std::string_view, std::uint32_t rva, bool is_function) {
+        if (!is_function && ocaml.has_code(rva)) starts.push_back(rva);
+      });
+    std::ranges::sort(starts);
+    return starts;
+  }
+
   // Padding at its front is left to the function before, as the builder does with gaps of that size.
   void gap(std::uint64_t begin, std::uint64_t end) {
     constexpr std::size_t kMaxPadding = 15;
@@ -82,10 +96,10 @@ class Leaves {
     const auto row = [&](std::uint64_t address, const TraceRule& rule) {
       builder_.row(address == first ? begin : address, without_end(rule));
     };
-    auto symbol = std::ranges::lower_bound(symbols_.all(), first, {}, &image::PeSymbols::Symbol::rva);
+    auto start = std::ranges::lower_bound(starts_, first);
     const auto starts_function = [&](std::uint64_t address) {  // ascending
-      while (symbol != symbols_.all().end() && symbol->rva < address) ++symbol;
-      return symbol != symbols_.all().end() && symbol->rva == address;
+      while (start != starts_.end() && *start < address) ++start;
+      return start != starts_.end() && *start == address;
     };
     if (arm64_) {
       row(first, arm64_leaf_rule());
@@ -129,8 +143,8 @@ class Leaves {
   }
 
   const image::PeImage& image_;
-  image::PeSymbols symbols_;
   sources::OcamlFrames ocaml_;
+  std::vector<std::uint32_t> starts_;
   std::unordered_map<std::uint32_t, TraceRule> rules_;  // of OCaml's calls, by the size of their frame
   bool arm64_;
   TableBuilder& builder_;

@@ -23,6 +23,7 @@ struct Program {
   std::uint64_t first_call = PeFile::kImageBase + kText + 0x10;
   std::uint64_t count = 3;
   std::string symbol = "caml_frametable";
+  bool second_function = false;  // at 0x102c, behind a push at 0x1028; its symbol has no type, as OCaml's
 
   [[nodiscard]] std::vector<std::uint8_t> file() const {
     Bytes data;
@@ -54,6 +55,7 @@ struct Program {
     file.image_size = kSize;
     std::vector<std::uint8_t> text(0x40, 0xf8);  // clc; ret
     text.back() = 0xc3;
+    if (second_function) text[0x28] = 0x50;
     file.sections = {{".text", kText, text, true}, {".data", kData, data.data()}};
     file.strings = Bytes();
     for (const char letter : symbol) file.strings.u8(static_cast<std::uint8_t>(letter));
@@ -61,6 +63,10 @@ struct Program {
     // The name at offset 4 of the strings; at the begin of the second section; external.
     file.symbols = Bytes();
     file.symbols.u32(0).u32(4).u32(0).u16(2).u16(0).u8(2).u8(0);
+    if (second_function) {
+      file.symbols.u32(0).u32(4 + static_cast<std::uint32_t>(file.strings.size())).u32(0x2c).u16(1).u16(0).u8(2).u8(0);
+      file.strings.u8('f').u8(0);
+    }
     return file.build(PeFile::kPacked);
   }
 };
@@ -128,6 +134,14 @@ TEST(OcamlFrames, AreInTables) {
     EXPECT_EQ(offset_at(around), 8) << around;
   EXPECT_EQ(offset_at(0x100f), 32);
   EXPECT_EQ(offset_at(0x101f), 16);
+}
+
+TEST(OcamlFrames, FunctionsBeginWhereASymbolIs) {
+  const Read program({.second_function = true});
+  const auto compiled = table::compile(*sources::make_source(program.image), [](const Error&) {});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  EXPECT_EQ(compiled->find(0x102b).cfa_offset, 16);
+  EXPECT_EQ(compiled->find(0x102c).cfa_offset, 8);
 }
 
 }  // namespace
