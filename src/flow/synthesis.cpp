@@ -89,6 +89,11 @@ std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& sourc
   return scratch.budget.exhausted() ? std::nullopt : found;
 }
 
+std::uint64_t direct_call_target(const CodeSource& source, std::uint64_t address) {
+  return source.architecture == Architecture::kAArch64 ? AArch64::direct_call_target(source, address)
+                                                       : X86_64::direct_call_target(source, address);
+}
+
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
   const CodeKind kind = source.kind(CodeAddress::return_address(address).lookup());
   if (kind == CodeKind::kGenerated) return true;

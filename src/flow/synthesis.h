@@ -134,6 +134,9 @@ void free_scratch(SynthesisScratch* scratch);
 // themselves (HotSpot's return entries).
 [[nodiscard]] bool may_be_return_address(const CodeSource& source, std::uint64_t address);
 
+// The target of the direct call that ends at `address`; 0: there is none, or it cannot be read.
+[[nodiscard]] std::uint64_t direct_call_target(const CodeSource& source, std::uint64_t address);
+
 // Where the call before a return address leads.
 enum class CallSite : std::uint8_t {
   kNone,       // There is no call, or it cannot be read.

@@ -255,6 +255,7 @@ bool by_cfi(const StepContext& context, Step& step) {
     return false;
   }
   if (row.signal_frame && by_signal_trampoline(context, step)) return true;
+  if (begins_with_frame(context, row) && by_described_entry(context, row, step)) return true;
   correct_frame_address(context, row);
   correct_popped_frame(context, row);
   if (context.space.architecture() == Architecture::kAArch64 && !context.frame.registers.has_sp()) {

@@ -202,6 +202,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
   }
   if (!accept(context, trial)) return false;
   if (trial.status.ok()) trial.certainty = certainty_of(context, *found, trial);
+  if (trial.certainty == FrameCertainty::kGuessed && by_entered_frame(context, step)) return true;
   step = trial;
   return true;
 }

@@ -115,14 +115,19 @@ auto with_code(const StepContext& context, Use&& use) {
 [[nodiscard]] Expected<FrameRow> followed_to_return(const StepContext& context);
 [[nodiscard]] flow::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
+// Does the row describe a function from its first instruction on as having a frame? Such code is jumped into.
+[[nodiscard]] bool begins_with_frame(const StepContext& context, const FrameRow& row);
+
 // ---- the unwinders ------------------------------------------------------------------------------------------------
 // True where `step` says how the walk goes on or ends.
 
 bool by_cfi(const StepContext& context, Step& step);                           // by_cfi.cpp
 bool by_landing(const StepContext& context, const FrameRow& row, Step& step);  // by_landing.cpp
-bool by_pdata(const StepContext& context, Step& step);              // by_pdata.cpp: Windows' unwind information
-bool by_callback(const StepContext& context, Step& step);           // by_callback.cpp: from Wine's mark
-bool by_synthesis(const StepContext& context, Step& step);          // by_code.cpp
+bool by_pdata(const StepContext& context, Step& step);      // by_pdata.cpp: Windows' unwind information
+bool by_callback(const StepContext& context, Step& step);   // by_callback.cpp: from Wine's mark
+bool by_synthesis(const StepContext& context, Step& step);  // by_code.cpp
+bool by_described_entry(const StepContext& context, const FrameRow& row, Step& step);  // by_entered_frame.cpp
+bool by_entered_frame(const StepContext& context, Step& step);      // by_entered_frame.cpp: LuaJIT's traces
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
 bool by_thread_begin(const StepContext& context, Step& step);       // by_thread_start.cpp
 bool by_thread_start(const StepContext& context, Step& step);       // by_thread_start.cpp
