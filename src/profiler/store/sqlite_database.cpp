@@ -17,6 +17,7 @@ Error sqlite_error(sqlite3* database, int result) {
   switch (result & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:  // that holds the lock of recovery for seconds
       return system_error("another program has locked the store. Way out: try again once that program is done", EBUSY);
     case SQLITE_FULL:
       return system_error("no space is left for the store. Way out: free space, or keep less with --keep-size", ENOSPC);

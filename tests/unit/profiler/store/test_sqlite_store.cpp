@@ -1,4 +1,5 @@
 // The store in a file: history, several writers, and files that are no store.
+#include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -424,6 +425,36 @@ TEST_F(SqliteStore, ALockIsWaitedForAndThenAnError) {
   sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr);
   sqlite3_close(other);
   EXPECT_TRUE((*store)->append(batch.batch()).value_or(false));
+}
+
+// Another process, which may be stopped, holds the locks of the log's index (walformat.html, "WAL Locks": bytes 120 to
+// 127). SQLite tries for ten seconds, and then says "locking protocol".
+TEST_F(SqliteStore, ALogThatIsBeingRecoveredIsAnError) {
+  ASSERT_TRUE(writer()->append(batch_at(0, events_profile()).batch()).value_or(false));
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int index = open((path_ + "-shm").c_str(), O_RDWR | O_CREAT, 0600);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = 120;
+    lock.l_len = 8;
+    const char locked = fcntl(index, F_SETLK, &lock) == 0 ? 'y' : 'n';
+    (void)!write(ready[1], &locked, 1);
+    pause();
+    _exit(0);
+  }
+  char locked = 0;
+  ASSERT_EQ(read(ready[0], &locked, 1), 1);
+  EXPECT_EQ(locked, 'y');
+  const Error error = refusal(false);
+  EXPECT_EQ(error.detail, static_cast<std::uint64_t>(EBUSY)) << error.text();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]), close(ready[1]);
+  EXPECT_EQ(refusal(false).code, ErrorCode::kNotFound) << refusal(false).text();
 }
 
 // A limit of the file's size is to SQLite as a full disk is.
