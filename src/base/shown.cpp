@@ -1,5 +1,7 @@
 #include "base/shown.h"
 
+#include <algorithm>
+
 #include "base/utf8.h"
 
 namespace windlass {
@@ -11,8 +13,13 @@ void append_hex(std::string& to, char32_t value, unsigned digits) {
 }
 
 std::string escaped(std::string_view text, std::string_view kept) {
+  // Nearly all texts are plain ASCII.
+  const auto* const end = std::ranges::find_if(text, [](char c) { return c < ' ' || c > '~'; });
+  const auto plain = static_cast<std::size_t>(end - text.begin());
   std::string result;
   result.reserve(text.size());
+  result = text.substr(0, plain);
+  text.remove_prefix(plain);
   while (!text.empty()) {
     const Utf8Character character = utf8_character(text);
     const std::size_t length = character.length == 0 ? 1 : character.length;

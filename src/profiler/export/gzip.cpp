@@ -39,6 +39,47 @@ Expected<void> GzipWriter::finish() {
   return out_.finish();
 }
 
+GzipPart gzip_part(std::string_view text, bool last) {
+  GzipPart part;
+  part.size = text.size();
+  z_stream stream{};
+  if (deflateInit2(&stream, kLevel, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) return part;
+  part.bytes.resize(deflateBound(&stream, static_cast<uLong>(text.size())) + 16);  // a flush takes some bytes, too
+  part.crc = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+  std::size_t taken = 0, made = 0;
+  for (int status = Z_OK; status == Z_OK;) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data() + taken));
+    stream.avail_in = static_cast<uInt>(std::min<std::size_t>(text.size() - taken, 1u << 30));
+    stream.next_out = reinterpret_cast<Bytef*>(part.bytes.data() + made);
+    stream.avail_out = static_cast<uInt>(std::min<std::size_t>(part.bytes.size() - made, 1u << 30));
+    const uInt in = stream.avail_in, out = stream.avail_out;
+    const bool is_all = taken + in == text.size();
+    status = deflate(&stream, !is_all ? Z_NO_FLUSH : last ? Z_FINISH : Z_SYNC_FLUSH);
+    taken += in - stream.avail_in;
+    made += out - stream.avail_out;
+    if (is_all && !last && stream.avail_in == 0 && stream.avail_out != 0) break;
+  }
+  part.good = taken == text.size();
+  part.bytes.resize(made);
+  deflateEnd(&stream);
+  return part;
+}
+
+std::string gzip_of(std::span<const GzipPart> parts) {
+  std::string file("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);  // deflate, no flags, no time, Unix
+  z_off_t size = 0;
+  uLong crc = 0;
+  for (const GzipPart& part : parts) {
+    if (!part.good) return {};
+    file += part.bytes;
+    crc = crc32_combine(crc, part.crc, static_cast<z_off_t>(part.size));
+    size += static_cast<z_off_t>(part.size);
+  }
+  for (const auto number : {static_cast<std::uint32_t>(crc), static_cast<std::uint32_t>(size)})
+    for (unsigned shift = 0; shift < 32; shift += 8) file += static_cast<char>(number >> shift & 0xff);
+  return file;
+}
+
 bool is_gzip(ByteView bytes) { return bytes.size() >= 2 && bytes.u8()[0] == 0x1f && bytes.u8()[1] == 0x8b; }
 
 namespace {

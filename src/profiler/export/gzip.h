@@ -37,6 +37,18 @@ class GzipWriter {
   std::string buffer_;
 };
 
+// A part of a gzip file that is compressed by itself, so that several threads can work on one file.
+struct GzipPart {
+  bool good = false;  // false: out of memory
+  std::string bytes;  // a deflate stream, which ends at a byte
+  std::uint32_t crc = 0;
+  std::size_t size = 0;  // of what it holds
+};
+// `last`: of the file.
+[[nodiscard]] GzipPart gzip_part(std::string_view text, bool last);
+// The file of its parts, in order. Empty: one of them is not good.
+[[nodiscard]] std::string gzip_of(std::span<const GzipPart> parts);
+
 [[nodiscard]] bool is_gzip(ByteView bytes);
 
 // What a gzip file holds, in order: all members (RFC 1952 allows several). Bytes behind the last one are ignored, as

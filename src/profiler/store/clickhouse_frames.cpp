@@ -3,12 +3,12 @@
 #include <functional>
 #include <map>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "profiler/export/hash_slots.h"
 #include "profiler/store/clickhouse_query.h"
 #include "profiler/store/clickhouse_schema.h"
 #include "profiler/store/clickhouse_wire.h"
@@ -18,17 +18,10 @@ namespace windlass::store {
 
 namespace {
 
-// Texts are views of the answer.
-using FunctionKey = std::tuple<std::string_view, std::string_view, std::string_view, std::uint32_t>;
-struct FunctionHash {
-  std::size_t operator()(const FunctionKey& key) const {
-    const auto& [name, system_name, file, line] = key;
-    std::size_t hash = line;
-    for (const std::string_view text : {name, system_name, file})
-      hash = hash * 0x9e3779b97f4a7c15 + std::hash<std::string_view>()(text);
-    return hash;
-  }
-};
+std::uint64_t hash_of_function(std::string_view name, std::string_view file, std::uint32_t line) {
+  const std::hash<std::string_view> hash;
+  return exporter::mix_hash(exporter::mix_hash(hash(name), hash(file)), line);
+}
 
 class FrameReader {
  public:
@@ -163,19 +156,29 @@ class FrameReader {
     if (!is_wanted) return true;
     for (std::size_t i = 0; i < names_.size(); ++i) {
       std::uint32_t function = profile::kNone;
-      if (has[i] != 0) {
-        const auto [place, is_new] = functions_.try_emplace({names_[i], system_names_[i], files_[i], starts[i]},
-                                                            static_cast<std::uint32_t>(made_.functions.size()));
-        if (is_new)
-          made_.functions.push_back({.name = std::string(names_[i]),
-                                     .system_name = std::string(system_names_[i]),
-                                     .file = std::string(files_[i]),
-                                     .start_line = starts[i]});
-        function = place->second;
-      }
+      if (has[i] != 0) function = function_of(names_[i], system_names_[i], files_[i], starts[i]);
       to.lines.push_back({function, lines[i]});
     }
     return true;
+  }
+
+  std::uint32_t function_of(std::string_view name, std::string_view system_name, std::string_view file,
+                            std::uint32_t line) {
+    const std::uint32_t known = by_text_.find(hash_of_function(name, file, line), [&](std::uint32_t number) {
+      const profile::Function& other = made_.functions[number];
+      return other.name == name && other.system_name == system_name && other.file == file && other.start_line == line;
+    });
+    if (known != profile::kNone) return known;
+    const auto number = static_cast<std::uint32_t>(made_.functions.size());
+    made_.functions.push_back({.name = std::string(name),
+                               .system_name = std::string(system_name),
+                               .file = std::string(file),
+                               .start_line = line});
+    by_text_.add(number, [&](std::uint32_t of) {
+      const profile::Function& function = made_.functions[of];
+      return hash_of_function(function.name, function.file, function.start_line);
+    });
+    return number;
   }
 
   ClickhouseServer& server_;
@@ -185,7 +188,7 @@ class FrameReader {
   std::vector<std::uint32_t> numbers_;    // of the frames of all stacks, one stack behind the other
   std::vector<std::uint32_t> locations_;  // of each frame: a place in `made_`
   std::unordered_map<std::string_view, std::uint32_t> modules_;
-  std::unordered_map<FunctionKey, std::uint32_t, FunctionHash> functions_;
+  exporter::HashSlots by_text_;                                 // of functions
   std::vector<std::string_view> names_, system_names_, files_;  // of one row
 };
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "profiler/export/merge.h"
+#include "profiler/export/stack_nodes.h"
 #include "profiler/store/batch_rows.h"
 #include "profiler/store/id_numbers.h"
 
@@ -188,7 +189,8 @@ class ProfileMaker {
   }
   void add(const StackSums& stack, const std::vector<std::uint32_t>& locations) {
     const LabelSet& labels = stacks_.label_sets[stack.labels];
-    made_.samples.push_back({.locations = locations,
+    const std::uint32_t node = interner_.node_of(locations);
+    made_.samples.push_back({.locations = pool_.at_node(node, static_cast<std::uint32_t>(locations.size())),
                              .count = stack.sums.count,
                              .pid = labels.pid,
                              .tid = labels.tid,
@@ -202,6 +204,8 @@ class ProfileMaker {
 
   Stacks stacks_;
   profile::Profile made_;
+  const profile::Stack pool_ = profile::Stack::in_new_pool();  // of all samples: exporters need not intern them again
+  exporter::StackInterner interner_{*pool_.pool()};
   std::vector<std::uint32_t> events_, label_sets_;  // places in `made_` of those of `stacks_`
   std::unordered_map<std::string, std::uint32_t> texts_;
   // By event, labels, end and certainty.

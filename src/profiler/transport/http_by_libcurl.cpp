@@ -56,6 +56,7 @@ struct Receiving {
 };
 
 constexpr std::size_t kMostHeaders = std::size_t{256} << 10;  // bytes
+constexpr std::size_t kMostReserved = std::size_t{64} << 20;  // before they come
 
 std::size_t take_line(char* data, std::size_t, std::size_t size, void* to) {
   auto& receiving = *static_cast<Receiving*>(to);
@@ -70,6 +71,8 @@ std::size_t take_body(char* data, std::size_t, std::size_t size, void* to) {
   auto& receiving = *static_cast<Receiving*>(to);
   receiving.too_long |= size > receiving.most_bytes - receiving.body.size();
   if (receiving.too_long) return 0;
+  if (receiving.body.empty())
+    receiving.body.reserve(std::min({receiving.head.said_length(), receiving.most_bytes, kMostReserved}));
   receiving.body.append(data, size);
   return size;
 }

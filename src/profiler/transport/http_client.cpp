@@ -149,6 +149,13 @@ void HttpHead::line(std::string_view text) {
   fields.emplace_back(text.substr(0, colon), without_spaces(text.substr(colon + 1)));
 }
 
+std::size_t HttpHead::said_length() const {
+  std::size_t length = 0;
+  for (const auto& [name, value] : headers_)
+    if (is_same_name(name, "content-length")) std::from_chars(value.data(), value.data() + value.size(), length);
+  return length;
+}
+
 void HttpHead::take(HttpAnswer& to) {
   to.status = status_;
   to.headers = std::move(headers_);

@@ -14,6 +14,8 @@ inline constexpr std::chrono::milliseconds kConnectPatience = std::chrono::secon
 class HttpHead {
  public:
   void line(std::string_view text);
+  // What the server says of the body's size so far. Zero: nothing.
+  [[nodiscard]] std::size_t said_length() const;
   // Moves the fields away. Zero as the status: none has come.
   void take(HttpAnswer& to);
 

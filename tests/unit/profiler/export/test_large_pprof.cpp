@@ -138,5 +138,27 @@ TEST(Gunzip, BelievesNoSize) {
   }
 }
 
+// zlib checks checksum and size of the whole.
+TEST(Gunzip, ReadsAFileOfParts) {
+  std::string noise(3'000'000, '\0');
+  std::uint64_t state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 6364136223846793005 + 1442695040888963407) >> 56);
+  for (const auto& texts : std::vector<std::vector<std::string>>{
+           {"one part"}, {""}, {"", ""}, {std::string(300'000, 'x'), noise}, {noise, "", noise, "end"}}) {
+    std::vector<GzipPart> parts;
+    std::string all;
+    for (const std::string& text : texts) {
+      parts.push_back(gzip_part(text, parts.size() + 1 == texts.size()));
+      ASSERT_TRUE(parts.back().good);
+      all += text;
+    }
+    const std::string file = gzip_of(parts);
+    const auto back = gunzip({reinterpret_cast<const std::byte*>(file.data()), file.size()}, 1 << 24);
+    ASSERT_TRUE(back.has_value()) << back.error().text();
+    EXPECT_TRUE(std::string_view(reinterpret_cast<const char*>(back->data()), back->size()) == all);
+  }
+  EXPECT_EQ(gzip_of(std::vector<GzipPart>(1)), "");
+}
+
 }  // namespace
 }  // namespace windlass::exporter
