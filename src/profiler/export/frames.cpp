@@ -68,6 +68,7 @@ std::string module_text(const profile::Profile& profile, const Frame& frame) {
 Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {
   std::fill(std::begin(ends_), std::end(ends_), kNone);
   first_.reserve(profile.locations.size() + 1);
+  by_function_.reserve(profile.functions.size());
   find_files();
   for (const auto& location : profile.locations) {
     first_.push_back(ids_.size());

@@ -137,18 +137,28 @@ class SampleQuery {
   [[nodiscard]] bool only_services() const {
     return std::ranges::all_of(filter_.labels, [](const Label& label) { return label.key == kProcessLabel; });
   }
+  // The id that all samples have; nothing: there may be several.
+  [[nodiscard]] std::optional<std::uint64_t> only_event() const {
+    const auto ids = chosen_events();
+    return !filter_.event.empty() && ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<std::uint64_t> only_service() const {
+    const auto chosen = std::ranges::find(filter_.labels, kProcessLabel, &Label::key);
+    return chosen != filter_.labels.end() ? std::optional(service_id(chosen->value)) : std::nullopt;
+  }
   [[nodiscard]] const Events& events() const { return events_; }
   [[nodiscard]] const Seconds& range() const { return range_; }
 
  private:
+  [[nodiscard]] std::vector<std::uint64_t> chosen_events() const {
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, event] : events_)
+      if (event.name == filter_.event) ids.push_back(id);
+    return ids;
+  }
   [[nodiscard]] std::string conditions() const {
     std::string sql, sets;
-    if (!filter_.event.empty()) {
-      std::vector<std::uint64_t> ids;
-      for (const auto& [id, event] : events_)
-        if (event.name == filter_.event) ids.push_back(id);
-      sql += " AND event IN " + sql_ids(ids);
-    }
+    if (!filter_.event.empty()) sql += " AND event IN " + sql_ids(chosen_events());
     for (const Label& label : filter_.labels) {
       if (label.key == kProcessLabel) sql += " AND service = " + std::to_string(service_id(label.value));
       sets += (sets.empty() ? "" : " AND ") + has_label(label);
@@ -265,11 +275,21 @@ class StackReader {
     return {};
   }
 
+  struct Key {
+    std::string column, grouped;
+  };
+  static Key key_of(const std::string& name, std::optional<std::uint64_t> only) {
+    if (only) return {"toUInt64(" + std::to_string(*only) + ")", ""};
+    return {name, name + ", "};
+  }
   Expected<void> take_samples() {
-    const std::string by = query_.adds_threads_up() ? "service" : "labels";
-    const auto answer = server_.query("SELECT event, " + by + ", stack, end, certainty, " + std::string(kSumColumns) +
-                                      (query_.may_use_rollup() ? query_.from_rollup() : query_.from_samples(false)) +
-                                      " GROUP BY event, " + by + ", stack, end, certainty FORMAT RowBinary");
+    // What all rows have in common is no key: the server groups in three quarters of the time.
+    const auto event_key = key_of("event", query_.only_event());
+    const auto by = query_.adds_threads_up() ? key_of("service", query_.only_service()) : Key{"labels", "labels, "};
+    const auto answer = server_.query(
+        "SELECT " + event_key.column + ", " + by.column + ", stack, end, certainty, " + std::string(kSumColumns) +
+        (query_.may_use_rollup() ? query_.from_rollup() : query_.from_samples(false)) + " GROUP BY " +
+        event_key.grouped + by.grouped + "stack, end, certainty FORMAT RowBinary");
     if (!answer) return Failure(answer.error());
     for (RowReader row(*answer); row.has_more();) {
       const auto of = event(row.u64());
