@@ -191,14 +191,16 @@ int record(RecordArguments& arguments) {
     return refuse_recording("record", recorder.error(), arguments.verbose);
   }
 
-  print_limits(**recorder, line);
-  if (*kLinkage.left_out != '\0') say("windlass: {}\n", kLinkage.left_out);
-  line.begin(what((*recorder)->options()));
   const bool names_kernel = !arguments.no_symbols && (*recorder)->limits().empty();
   std::optional<symbols::KernelSymbolsAhead> kernel;
   profiler::Recorder::Hooks hooks;
   hooks.progress = [&](const profiler::RecordingProgress& progress) {
-    starting.reset();  // sampling has begun
+    if (starting) {  // sampling has begun
+      print_limits(**recorder, line);
+      if (*kLinkage.left_out != '\0') say("windlass: {}\n", kLinkage.left_out);
+      line.begin(what((*recorder)->options()));
+      starting.reset();
+    }
     if (names_kernel && !kernel) kernel.emplace();
     say_silent([&] { line.clear(); });
     if (*live) show_live(**live, progress, **recorder, line);

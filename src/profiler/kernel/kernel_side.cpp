@@ -239,6 +239,7 @@ std::uint64_t KernelSideImpl::shortest_wait() const {
 
 // Probes and tracepoints take their time, so the clock and the waits come last.
 std::expected<void, SystemError> KernelSideImpl::start() {
+  if (auto finished = finish_sampler(); !finished) return finished;
   for (const bool last : {false, true}) {
     for (std::size_t number = 0; number < options_.events.size(); ++number) {
       const EventSpec& event = options_.events[number];
@@ -432,8 +433,7 @@ std::expected<void, SystemError> KernelSideImpl::load() {
     if (auto added = add_target(tgid); !added) return added;
   }
   // Processes are followed from here on, before anybody looks at /proc: nothing falls between.
-  if (auto attached = attach_tracepoints(); !attached) return attached;
-  return finish_sampler();
+  return attach_tracepoints();
 }
 
 std::expected<void, SystemError> KernelSideImpl::load_programs() {

@@ -109,6 +109,7 @@ struct KernelSideStats {
 
 class KernelSide : public SampleSource, public TableStore {
  public:
+  // The sampler may still be loading, on a thread of its own: start() waits for it, and tells what refuses it.
   static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
 
   [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
