@@ -68,10 +68,17 @@ std::optional<Halves> halves(const std::string& text, std::string_view mark) {
   return Halves{shown(text.substr(0, at)), shown(text.substr(at + mark.size()))};
 }
 
+// What `text` lists before `end`: "TARGET,--pid] is required" gives "TARGET, --pid".
+std::string listed(std::string_view text, char end) {
+  std::string list;
+  for (const char letter : text.substr(0, text.find(end))) list.append(1, letter).append(letter == ',' ? " " : "");
+  return list;
+}
+
 // "Exactly 1 option from [TARGET,--pid] is required"
-std::string listed(const std::string& text) {
+std::string listed_options(const std::string& text) {
   const auto list = halves(text, "[");
-  return list ? list->behind.substr(0, list->behind.find(']')) : shown(text);
+  return list ? listed(list->behind, ']') : shown(text);
 }
 
 // The parser's text of an error as a sentence. What it does not know of goes through as it is.
@@ -85,8 +92,8 @@ std::string sentence_of(const CLI::App& command, const CLI::Error& error) {
         return unexpected(command, parts->behind.substr(0, parts->behind.find(' ')));
       break;
     case CLI::ExitCodes::RequiredError:
-      if (what.starts_with("Exactly 1 option")) return "exactly one of these is needed: " + listed(what);
-      if (what.starts_with("Requires at most 1 ")) return "at most one of these can be given: " + listed(what);
+      if (what.starts_with("Exactly 1 option")) return "exactly one of these is needed: " + listed_options(what);
+      if (what.starts_with("Requires at most 1 ")) return "at most one of these can be given: " + listed_options(what);
       if ((parts = halves(what, " is required"))) return parts->before + " is missing";
       break;
     case CLI::ExitCodes::ArgumentMismatch:
@@ -102,7 +109,7 @@ std::string sentence_of(const CLI::App& command, const CLI::Error& error) {
       break;
     case CLI::ExitCodes::ValidationError:
       if ((parts = halves(what, " not in {")))
-        return fmt::format("{} is none of {}", parts->before, parts->behind.substr(0, parts->behind.find('}')));
+        return fmt::format("{} is none of {}", parts->before, listed(parts->behind, '}'));
       break;
     default: break;
   }
