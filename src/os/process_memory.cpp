@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -61,68 +62,66 @@ Descriptor open_memory(pid_t pid) {
 // with the pages that were used in the moment before. All are kept as long as the moment lasts. One thread.
 class MemoryFile::Batches {
  public:
-  Batches(int file, std::string subject) : file_(file), subject_(std::move(subject)) {}
+  Batches(int file, std::string subject, std::uint64_t moment)
+      : file_(file), subject_(std::move(subject)), moment_(moment) {}
 
+  void set_time(std::uint64_t time) { needed_ = std::max(needed_, time); }
   // Null where it cannot be read.
   const std::byte* page(std::uint64_t number) {
-    const std::uint64_t now = monotonic_ns();
-    if (now > read_ + kMoment) next_moment();
-    if (Page* known = find(number); known != nullptr) return use(*known);
-    if (pages_.size() + 1 + expected_.size() > kMostPages) next_moment();
-    fetch(number);
-    if (now > read_ + kMoment) read_ = now;
-    return use(*find(number));
+    if (!pages_.empty() && (begun_ < needed_ || monotonic_ns() - begun_ > moment_)) next_moment();
+    auto known = pages_.find(number);
+    if (known == pages_.end()) {
+      if (pages_.size() + 1 + expected_.size() > kMostPages) next_moment();
+      if (pages_.empty()) begun_ = monotonic_ns();
+      fetch(number);
+      known = pages_.find(number);
+    }
+    known->second.used = true;
+    return known->second.bytes;
   }
 
  private:
-  static constexpr std::uint64_t kMoment = 250'000;  // ns; samples are older than that when they are looked at
-  static constexpr std::size_t kMostPages = 64, kMostExpected = 12;
+  static constexpr std::size_t kMostPages = 512, kMostExpected = 20;
   struct Page {
-    std::uint64_t number;
-    std::size_t at;  // in bytes_; kNone: it cannot be read
+    const std::byte* bytes;  // in bytes_; null: it cannot be read
     bool used;
   };
-  static constexpr std::size_t kNone = ~std::size_t{0};
 
-  Page* find(std::uint64_t number) {
-    const auto known = std::ranges::find(pages_, number, &Page::number);
-    return known != pages_.end() ? &*known : nullptr;
-  }
-  const std::byte* use(Page& page) {
-    page.used = true;
-    return page.at != kNone ? bytes_.data() + page.at : nullptr;
-  }
   void next_moment() {
-    if (!pages_.empty()) expected_.clear();
-    for (const Page& page : pages_)
-      if (page.used && page.at != kNone && expected_.size() < kMostExpected) expected_.push_back(page.number);
+    expected_.clear();
+    for (const auto& [number, page] : pages_)
+      if (page.used && page.bytes != nullptr && expected_.size() < kMostExpected) expected_.push_back(number);
     pages_.clear();
     bytes_.clear();
   }
   void fetch(std::uint64_t number) {
     std::erase(expected_, number);
     expected_.insert(expected_.begin(), number);
-    const std::size_t begin = bytes_.size();
-    bytes_.resize(begin + expected_.size() * kReaderPage);
-    const std::uint64_t got = readers()->pages(file_, subject_, expected_, std::span(bytes_).subspan(begin));
+    auto& bytes = bytes_.emplace_back(expected_.size() * kReaderPage);
+    const std::uint64_t got = readers()->pages(file_, subject_, expected_, bytes);
     for (std::size_t i = 0; i < expected_.size(); ++i)
-      pages_.push_back({expected_[i], (got >> i & 1) != 0 ? begin + i * kReaderPage : kNone, false});
+      pages_[expected_[i]] = {(got >> i & 1) != 0 ? bytes.data() + i * kReaderPage : nullptr, false};
     expected_.clear();
   }
 
   int file_;
   std::string subject_;
-  std::uint64_t read_ = 0;  // when the moment began
-  std::vector<Page> pages_;
-  std::vector<std::byte> bytes_;
-  std::vector<std::uint64_t> expected_;  // numbers
+  std::uint64_t moment_;                           // ns
+  std::uint64_t begun_ = 0, needed_ = 0;           // when the moment began, and when it may begin at the earliest
+  std::unordered_map<std::uint64_t, Page> pages_;  // by number
+  std::vector<std::vector<std::byte>> bytes_;      // of each request
+  std::vector<std::uint64_t> expected_;            // numbers
 };
 
-MemoryFile::MemoryFile(pid_t pid) : pid_(pid), file_(open_memory(pid)) {
+MemoryFile::MemoryFile(pid_t pid, std::uint64_t moment) : pid_(pid), file_(open_memory(pid)) {
   if (readers() != nullptr && pid != ::getpid())
-    batches_ = std::make_unique<Batches>(file_.get(), fmt::format("/proc/{}/mem", pid));
+    batches_ = std::make_unique<Batches>(file_.get(), fmt::format("/proc/{}/mem", pid), moment);
 }
 MemoryFile::~MemoryFile() = default;
+
+void MemoryFile::set_time(std::uint64_t time) const {
+  if (batches_ != nullptr) batches_->set_time(time);
+}
 
 bool MemoryFile::read_by_readers(std::uint64_t address, std::span<std::byte> to) const {
   if (to.size() > kReaderPage)

@@ -9,8 +9,8 @@
 #include <memory>
 #include <span>
 
+#include "base/timed_memory.h"
 #include "os/descriptor.h"
-#include "windlass/walk.h"
 
 namespace windlass::os {
 
@@ -22,12 +22,17 @@ namespace windlass::os {
 [[nodiscard]] bool read_memory(pid_t pid, std::uint64_t address, void* to, std::size_t size);
 
 // The same by /proc/PID/mem, opened at once: the memory that the process had then, and no other program's, whoever gets
-// its number. Of a process that cannot be opened nothing can be read.
-class MemoryFile final : public Memory {
+// its number. Of a process that cannot be opened nothing can be read. One thread at a time.
+class MemoryFile final : public TimedMemory {
  public:
-  explicit MemoryFile(pid_t pid);
+  // Samples are older than that when they are looked at.
+  static constexpr std::uint64_t kMoment = 250'000;  // ns
+
+  // What readers have read serves for `moment` ns.
+  explicit MemoryFile(pid_t pid, std::uint64_t moment = kMoment);
   ~MemoryFile() override;
   [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override;
+  void set_time(std::uint64_t time) const override;
   explicit operator bool() const { return static_cast<bool>(file_); }
 
  private:

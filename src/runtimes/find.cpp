@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -67,24 +68,23 @@ OtherFiles& without_interpreter() {
 }
 
 // The runtime in the image that begins with a mapping, the first kind of those that it may be. How many.
-std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& map,
-                            const std::shared_ptr<const Memory>& memory,
-                            const std::shared_ptr<const PagedMemory>& pages, OpenFile open_file) {
+std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& map, const OpenedMemory& memory,
+                            OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
   for (const Kind& kind : kinds())
-    if (const auto at = kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map, pages));
+    if (const auto at = kind.find(*memory.memory, map.begin)) {
+      manager::add(
+          codes, std::make_shared<RuntimeCode>(kind.open(memory.memory, *at, file), memory.memory, map, memory.timed));
       return 1;
     }
   return 0;
 }
 
-std::size_t add_interpreters_of(manager::Interpreters& to, const os::ProcMap& map,
-                                const std::shared_ptr<const Memory>& memory) {
+std::size_t add_interpreters_of(manager::Interpreters& to, const os::ProcMap& map, const Memory& memory) {
   std::size_t found = 0;
   for (const InterpreterKind& kind : interpreter_kinds())
-    if (kind.find(*memory, map.begin)) {
-      to.push_back(std::make_shared<manager::FoundInterpreter>(kind.open(*memory, map.begin), map));
+    if (kind.find(memory, map.begin)) {
+      to.push_back(std::make_shared<manager::FoundInterpreter>(kind.open(memory, map.begin), map));
       ++found;
     }
   return found;
@@ -92,11 +92,11 @@ std::size_t add_interpreters_of(manager::Interpreters& to, const os::ProcMap& ma
 
 // Looks in all images with code, but for files in `without`. What is in `known` by its place stays: keep() has it. For
 // other images add_of() looks, and returns the number of finds.
-using AddOf = FunctionRef<std::size_t(const os::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
+using AddOf = FunctionRef<std::size_t(const os::ProcMap& map, const OpenedMemory& memory)>;
 template <typename Known, typename Keep>
 void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, OtherFiles& without, const Known& known,
                     const Keep& keep, AddOf add_of) {
-  std::shared_ptr<const Memory> memory;
+  std::optional<OpenedMemory> memory;
   std::vector<const os::ProcMap*> others;
   std::map<FileId, bool> executable;
   for (const os::ProcMap& map : maps)
@@ -111,13 +111,13 @@ void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, O
     }
     const bool can_be_kept = map.file.inode != 0;
     if (can_be_kept && without.has(map)) continue;
-    if (memory == nullptr) memory = open_memory();
-    if (add_of(map, memory) == 0 && can_be_kept) others.push_back(&map);
+    if (!memory) memory = open_memory();
+    if (add_of(map, *memory) == 0 && can_be_kept) others.push_back(&map);
   }
   if (others.empty()) return;
   // A process that ends during the look yields nothing about its files, and cached pages may have hidden the end. Nor
   // does an image that is still being loaded. So only loaded files that can still be read now are noted as without.
-  const std::shared_ptr<const Memory> now = open_memory();
+  const std::shared_ptr<const Memory> now = open_memory().memory;
   for (const os::ProcMap* map : others)
     if (read_value<std::uint64_t>(*now, map->begin) && is_loaded(*now, maps, *map) && is_pe_loaded(*now, map->begin))
       without.add(*map);
@@ -126,17 +126,11 @@ void look_in_images(std::span<const os::ProcMap> maps, OpenMemory open_memory, O
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
-                  OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept) {
+                  OpenFile open_file, const manager::PublishedCodes& known) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
-  std::shared_ptr<const PagedMemory> pages;
-  const auto open = [&]() -> std::shared_ptr<const Memory> {
-    if (kept == 0) return open_memory();
-    return pages = std::make_shared<PagedMemory>(open_memory(), kept);
-  };
   const auto keep = [&](const auto& code) { manager::add(codes, code); };
-  look_in_images(maps, open, without_runtime(), known, keep, [&](const auto& map, const auto& memory) {
-    return add_runtimes_of(codes, map, memory, pages, open_file);
-  });
+  look_in_images(maps, open_memory, without_runtime(), known, keep,
+                 [&](const auto& map, const auto& memory) { return add_runtimes_of(codes, map, memory, open_file); });
   for (const os::ProcMap& map : maps)
     for (const auto& code : codes) {
       if (may_be_generated(map)) code->note_code(map);
@@ -155,7 +149,7 @@ manager::Interpreters find_interpreters(std::span<const os::ProcMap> maps, OpenM
   manager::Interpreters found;
   const auto keep = [&](const auto& interpreter) { found.push_back(interpreter); };
   look_in_images(maps, open_memory, without_interpreter(), known, keep,
-                 [&](const auto& map, const auto& memory) { return add_interpreters_of(found, map, memory); });
+                 [&](const auto& map, const auto& memory) { return add_interpreters_of(found, map, *memory.memory); });
   return found;
 }
 

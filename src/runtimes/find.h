@@ -1,11 +1,14 @@
 // Which managed runtimes a process has.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/mapped_file.h"
+#include "base/timed_memory.h"
 #include "os/proc_maps.h"
 #include "runtimes/interpreter.h"
 #include "runtimes/published_code.h"
@@ -19,12 +22,21 @@ namespace windlass::runtimes {
 //
 // If all code is in ELF files, only the mappings are inspected. Otherwise `open_memory` is called for the memory of the
 // process, and again if nothing was found in a file that is seen for the first time. `open_file` is called for the file
-// of a mapping. The runtimes that are found keep both. Memory once read serves for `kept` ns, but never for a question
-// about a later time (PublishedCode::set_time).
-using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
+// of a mapping. The runtimes that are found keep both. A TimedMemory is told what times are asked about
+// (PublishedCode::set_time).
+struct OpenedMemory {
+  template <typename M>
+  OpenedMemory(std::shared_ptr<M> opened) {  // NOLINT(google-explicit-constructor)
+    if constexpr (std::derived_from<M, TimedMemory>) timed = opened.get();
+    memory = std::move(opened);
+  }
+  std::shared_ptr<const Memory> memory;
+  const TimedMemory* timed = nullptr;  // the same, if it is one
+};
+using OpenMemory = FunctionRef<OpenedMemory()>;
 using OpenFile = FunctionRef<Expected<MappedFile>(const os::ProcMap& map)>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
-                  OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept = 0);
+                  OpenFile open_file, const manager::PublishedCodes& known);
 // The file that a live process has mapped; `parent` as os::files_of() wants it.
 [[nodiscard]] Expected<MappedFile> open_mapped_file(pid_t pid, pid_t parent, const os::ProcMap& map);
 

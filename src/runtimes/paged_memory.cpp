@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/monotonic.h"
-
 namespace windlass::runtimes {
 
 bool PagedMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   if (size > kPage) return memory_->read(address, to, size);
-  const bool is_old =
-      lifetime_ != kForever && !pages_.empty() && (oldest_ < needed_ || monotonic_ns() - oldest_ > lifetime_);
-  if (is_old) pages_.clear();
   auto* out = static_cast<std::byte*>(to);
   while (size > 0) {
     const std::uint64_t at = address % kPage;
@@ -29,7 +24,6 @@ bool PagedMemory::read(std::uint64_t address, void* to, std::size_t size) const 
 const PagedMemory::Page* PagedMemory::page_at(std::uint64_t address) const {
   if (const auto known = pages_.find(address); known != pages_.end()) return &known->second;
   if (pages_.size() >= kMaxPages) pages_.clear();
-  if (pages_.empty() && lifetime_ != kForever) oldest_ = monotonic_ns();
   const auto read = pages_.try_emplace(address).first;
   if (memory_->read(address, read->second.data(), kPage)) return &read->second;
   pages_.erase(read);

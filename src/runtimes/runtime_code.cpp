@@ -22,15 +22,15 @@ os::FileIdentity file_of(const Runtime& runtime, const os::ProcMap& map) {
 }  // namespace
 
 RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const os::ProcMap& map,
-                         std::shared_ptr<const PagedMemory> pages)
+                         const TimedMemory* timed)
     : PublishedCode(map.begin, file_of(*runtime, map)),
       runtime_(std::move(runtime)),
       memory_(std::move(memory)),
-      pages_(std::move(pages)) {}
+      timed_(timed) {}
 
 void RuntimeCode::see(std::uint64_t time) const {
   needed_ = std::max(needed_, time);
-  if (pages_ != nullptr) pages_->set_time(time);
+  if (timed_ != nullptr) timed_->set_time(time);
 }
 
 // True if nothing can be read at the method's address any more. The caller has seen this code run, so the method is

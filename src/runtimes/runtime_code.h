@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/timed_memory.h"
 #include "lookup/sources/unwind_source.h"
-#include "runtimes/paged_memory.h"
 #include "runtimes/published_code.h"
 
 namespace windlass::runtimes {
@@ -116,10 +116,10 @@ class RuntimeCode final : public manager::PublishedCode {
   static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
   static constexpr std::size_t kMaxAnswers = std::size_t{1} << 16;
 
-  // `memory` is that of the process. `map` is the first mapping of the runtime's image. `pages` is the memory through
-  // which the runtime reads, if that keeps pages.
+  // `memory` is that of the process, by which the runtime reads, and `timed` the same if it is one. `map` is the first
+  // mapping of the runtime's image.
   RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const os::ProcMap& map,
-              std::shared_ptr<const PagedMemory> pages = nullptr);
+              const TimedMemory* timed = nullptr);
 
   std::uint64_t begin() const override { return 0; }
   std::uint64_t end() const override;
@@ -159,8 +159,8 @@ class RuntimeCode final : public manager::PublishedCode {
   mutable std::mutex lock_;
   std::unique_ptr<Runtime> runtime_;
   std::shared_ptr<const Memory> memory_;
-  std::shared_ptr<const PagedMemory> pages_;  // may be null
-  std::map<std::uint64_t, Known> known_;      // by begin; disjoint
+  const TimedMemory* timed_;              // memory_; may be null
+  std::map<std::uint64_t, Known> known_;  // by begin; disjoint
   std::size_t bytes_ = 0;
   mutable std::uint64_t needed_ = 0;  // the latest time that was asked for: what was seen before says nothing of it
   std::map<Runtime::FrameFunction, std::uint64_t> frame_functions_;  // to their numbers, from 1 on

@@ -310,13 +310,13 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
       manager::add(codes, std::move(*code));
     }
   }
-  const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid)); };
+  // Samples come in some milliseconds old: what was read a moment ago serves the next ones, too.
+  constexpr std::uint64_t kMoment = 2'000'000;
+  const auto open_memory = [&] { return std::make_shared<os::MemoryFile>(static_cast<pid_t>(tgid), kMoment); };
   const auto open_file = [&](const os::ProcMap& map) {
     return runtimes::open_mapped_file(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map);
   };
-  // Samples come in some milliseconds old: what was read a moment ago serves the next ones, too.
-  constexpr std::uint64_t kMoment = 2'000'000;
-  runtimes::add_runtimes(codes, maps, open_memory, open_file, known, kMoment);
+  runtimes::add_runtimes(codes, maps, open_memory, open_file, known);
   return codes;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,7 @@
 
 #include <fmt/format.h>
 
+#include "base/monotonic.h"
 #include "os/mapped_files.h"
 #include "os/proc_file.h"
 #include "os/process_memory.h"
@@ -536,6 +538,41 @@ TEST(ReadersInUse, AreAskedByTheFunctionsOfTheFolder) {
   use_readers(nullptr);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
+}
+
+// Memory that was read before an event does not serve questions about it; what was read since then does.
+TEST(ReadersInUse, ReadMemoryOnceForAllEventsBeforeIt) {
+  constexpr std::uint64_t kAnHour = 3'600'000'000'000;
+  auto* const shared = static_cast<std::atomic<int>*>(
+      ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(shared), MAP_FAILED);
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (;;) ::pause();
+  use_readers(Readers::start({.patience = 1s}));
+  {
+    const MemoryFile memory(child, kAnHour);
+    const auto read = [&] {
+      int there = -1;
+      EXPECT_TRUE(memory.read(reinterpret_cast<std::uintptr_t>(shared), &there, sizeof there));
+      return there;
+    };
+    const std::uint64_t before = monotonic_ns();
+    *shared = 1;
+    EXPECT_EQ(read(), 1);
+    *shared = 2;
+    memory.set_time(before);
+    EXPECT_EQ(read(), 1) << "it was read behind that event";
+    memory.set_time(monotonic_ns());
+    EXPECT_EQ(read(), 2) << "the process has gone on since it was read";
+    *shared = 3;
+    memory.set_time(before);
+    EXPECT_EQ(read(), 2) << "an older event is served by it, too";
+  }
+  use_readers(nullptr);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::munmap(shared, sizeof *shared);
 }
 
 }  // namespace

@@ -413,44 +413,26 @@ class ReadCountingMemory final : public Memory {
   }
 };
 
-TEST(PagedMemory, ReadsAgainForWhatWasSeenLater) {
-  const auto counted = std::make_shared<ReadCountingMemory>();
-  constexpr std::uint64_t kAnHour = 3'600'000'000'000;
-  const PagedMemory memory(counted, kAnHour);
-  const auto read = [&] {
-    std::uint8_t byte = 0;
-    EXPECT_TRUE(memory.read(0x1010, &byte, sizeof byte));
-    return byte;
-  };
-  const std::uint64_t before = monotonic_ns();
-  EXPECT_EQ(read(), 1);
-  memory.set_time(before);
-  EXPECT_EQ(read(), 1);
-  memory.set_time(monotonic_ns());
-  EXPECT_EQ(read(), 2) << "the process has gone on since the page was read";
-  memory.set_time(before);
-  EXPECT_EQ(read(), 2) << "an older sample is served by it, too";
-}
-
 // Data about a moment is read after that moment, for walks and for names.
-TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
-  const auto counted = std::make_shared<ReadCountingMemory>();
-  constexpr std::uint64_t kAnHour = 3'600'000'000'000;
-  const auto pages = std::make_shared<PagedMemory>(counted, kAnHour);
+TEST(RuntimeCode, TellsItsMemoryTheMomentAskedFor) {
+  class Told final : public TimedMemory {
+   public:
+    mutable std::uint64_t time = 0;
+    void set_time(std::uint64_t to) const override { time = to; }
+    bool read(std::uint64_t, void*, std::size_t) const override { return false; }
+  };
+  const auto memory = std::make_shared<Told>();
+  const OpenedMemory opened(memory);
+  ASSERT_EQ(opened.timed, memory.get());
   Counts counts;
   os::ProcMap map;
-  const auto code = std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), pages, map, pages);
-  const auto reads = [&] {
-    std::uint8_t byte = 0;
-    EXPECT_TRUE(pages->read(0x1010, &byte, sizeof byte));
-    return counted->reads;
-  };
-  EXPECT_EQ(reads(), 1);
-  code->set_time(monotonic_ns());
-  EXPECT_EQ(reads(), 2);
+  const auto code =
+      std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), opened.memory, map, opened.timed);
+  code->set_time(7);
+  EXPECT_EQ(memory->time, 7u);
   std::vector<sources::NamedFunction> functions;
-  (void)code->functions_at(0, 0, monotonic_ns(), functions);
-  EXPECT_EQ(reads(), 3);
+  (void)code->functions_at(0, 0, 9, functions);
+  EXPECT_EQ(memory->time, 9u);
 }
 
 TEST(PagedMemory, ReadsAPageOnce) {
@@ -469,15 +451,6 @@ TEST(PagedMemory, ReadsAPageOnce) {
   std::vector<std::byte> much(0x2000);
   ASSERT_TRUE(memory.read(0x1000, much.data(), much.size()));
   EXPECT_EQ(counted->reads, 5);
-}
-
-TEST(PagedMemory, ForgetsWhatIsOld) {
-  const auto counted = std::make_shared<ReadCountingMemory>();
-  const PagedMemory memory(counted, 0);  // ns
-  std::uint8_t byte = 0;
-  ASSERT_TRUE(memory.read(0x1000, &byte, 1));
-  for (int i = 0; i < 1000 && byte == 1; ++i) ASSERT_TRUE(memory.read(0x1000, &byte, 1));  // until the clock goes on
-  EXPECT_NE(byte, 1);
 }
 
 TEST(OwnRanges, WhatTouchesIsOneRange) {
