@@ -50,15 +50,15 @@ void Names::read_script(Tagged script) {
     shared &= ~Tagged{2};
     const Tagged bytecodes = heap_.is(shared, layout.shared_type) ? bytecodes_of(shared) : 0;
     if (bytecodes == 0) continue;
-    if (by_script_.size() >= Functions::kMaxFunctions) by_script_.clear();
-    by_script_[bytecodes] = shared;
+    if (runners_.size() >= Functions::kMaxFunctions) runners_.clear();
+    runners_[bytecodes].shared = shared;
   }
 }
 
 Tagged Names::shared_with(Tagged bytecodes) {
   const auto found = [&] {
-    const auto known = by_script_.find(bytecodes);
-    return known != by_script_.end() && bytecodes_of(known->second) == bytecodes ? known->second : 0;
+    const auto known = runners_.find(bytecodes);
+    return known != runners_.end() && bytecodes_of(known->second.shared) == bytecodes ? known->second.shared : 0;
   };
   if (const Tagged shared = found(); shared != 0) return shared;
   const std::uint64_t now = monotonic_ns();
@@ -77,7 +77,8 @@ std::uint32_t Names::function_of(Tagged function, Tagged bytecodes) {
   Tagged shared = is_shared ? function : heap_.field(function, layout.function_shared).value_or(0);
   if (bytecodes_of(shared) != bytecodes) {
     const auto known = runners_.find(bytecodes);
-    if (known != runners_.end() && known->second.bytecodes == read_bytecodes(bytecodes)) return known->second.function;
+    const bool is_named = known != runners_.end() && known->second.function != Functions::kNone;
+    if (is_named && known->second.bytecodes == read_bytecodes(bytecodes)) return known->second.function;
     shared = shared_with(bytecodes);
   }
   const std::uint32_t number = functions_.number_of(heap_, shared);
@@ -86,7 +87,7 @@ std::uint32_t Names::function_of(Tagged function, Tagged bytecodes) {
   if (const auto script = heap_.field(shared, layout.shared_script)) scripts_.try_emplace(*script);
   if (runners_.size() >= Functions::kMaxFunctions) runners_.clear();
   Runner& runner = runners_[bytecodes];
-  if (runner.function != number) runner = {read_bytecodes(bytecodes), number};
+  if (runner.function != number) runner = {shared, number, read_bytecodes(bytecodes)};
   return number;
 }
 

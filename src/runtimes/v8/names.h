@@ -78,17 +78,18 @@ class Names {
     bool operator==(const Bytecodes&) const = default;
   };
   [[nodiscard]] Bytecodes read_bytecodes(Tagged bytecodes) const;
+  // Who has bytecodes: a SharedFunctionInfo, and the function of the bytecodes that were there.
   struct Runner {
-    Bytecodes bytecodes;
-    std::uint32_t function = Functions::kNone;
+    Tagged shared = 0;
+    std::uint32_t function = Functions::kNone;  // kNone: it was met in its script only
+    Bytecodes bytecodes = {};
   };
   std::unordered_map<Tagged, Runner> runners_;  // by the place of their bytecodes, which hardly moves; kMaxFunctions
   static constexpr std::uint64_t kFirstWait = 20'000'000, kLongestWait = 8'000'000'000;  // ns
   struct Look {
     std::uint64_t next = 0, wait = kFirstWait;
   };
-  std::unordered_map<Tagged, Look> scripts_;      // Functions::kMaxScripts
-  std::unordered_map<Tagged, Tagged> by_script_;  // SharedFunctionInfos by their bytecodes; kMaxFunctions
+  std::unordered_map<Tagged, Look> scripts_;  // Functions::kMaxScripts
   std::size_t known_ = 0;
 };
 
