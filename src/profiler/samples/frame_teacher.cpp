@@ -15,10 +15,11 @@ CodeAddress at(std::uint64_t lookup, bool exact) {
 
 bool equal(const wl_learned& a, const wl_learned& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Has each address of a block the same answer?
-bool is_of_block(manager::PublishedCode& code, std::uint64_t block, bool exact, const wl_learned& lesson) {
+// Has each address of a block the same answer, for frames that were interrupted? Return addresses are few, and each is
+// taught alone: to ask about its neighbours is to follow code that nobody stands in.
+bool is_of_block(manager::PublishedCode& code, std::uint64_t block, const wl_learned& lesson) {
   for (std::uint64_t address = block; address < block + WL_LEARNED_BLOCK_BYTES; ++address) {
-    const auto other = code.lesson(at(address, exact));
+    const auto other = code.lesson(at(address, true));
     if (!other || !equal(*other, lesson)) return false;
   }
   return true;
@@ -52,7 +53,7 @@ void FrameTeacher::teach(const wl_learned_key& key, Known& known, manager::Publi
   if (!lesson) return;
   known.lesson = *lesson;
   const std::uint64_t block = key.pc / WL_LEARNED_BLOCK_BYTES * WL_LEARNED_BLOCK_BYTES;
-  if (is_of_block(code, block, exact, *lesson))
+  if (exact && is_of_block(code, block, *lesson))
     sink_({block, key.epoch, key.tgid, key.kind | WL_LEARNED_BLOCK}, *lesson);
   else
     sink_(key, *lesson);

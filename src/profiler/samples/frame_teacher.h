@@ -28,7 +28,7 @@ class FrameTeacher {
     const MapSet& maps;       // of the sample's time
   };
   // The user frames of a sample, as wl_stack_event has them. Each frame but the last has been left. O(frames), with
-  // WL_LEARNED_BLOCK_BYTES questions to the runtime for each that is new.
+  // WL_LEARNED_BLOCK_BYTES questions to the runtime for each that is new and was interrupted.
   void teach(const Pupil& pupil, std::span<const std::uint64_t> frames, std::uint64_t now);
   // The lesson that frames like this were left by; null: there is none. Valid until the next call.
   [[nodiscard]] const wl_learned* lesson(const Pupil& pupil, std::uint64_t frame);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/registers.h"
@@ -27,6 +29,21 @@ std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, boo
   return by_call ? std::nullopt : std::optional<std::size_t>(0);
 }
 
+// Where the calls end that code makes out of its frame. Code ends at what cannot be decoded: tables.
+std::vector<std::uint32_t> calls_of(ByteView code, std::uint64_t address, std::optional<std::size_t> framed_from) {
+  using Kind = windlass::flow::StackEffect::Kind;
+  constexpr std::array kMove = {std::byte{0x48}, std::byte{0x89}, std::byte{0xe5}};  // mov rbp, rsp
+  std::vector<std::uint32_t> calls;
+  windlass::flow::StraightCode line(code, address, code.size(), framed_from.value_or(0));
+  bool framed = framed_from.has_value(), pushed = false;
+  while (const auto effect = line.next()) {
+    if (framed && effect->kind == Kind::kCall) calls.push_back(static_cast<std::uint32_t>(line.end()));
+    framed |= pushed && std::ranges::equal(std::span(code.data() + line.offset(), effect->length), kMove);
+    pushed = effect->kind == Kind::kPush && effect->reg == x86_64::kRbp;
+  }
+  return calls;
+}
+
 bool is_frame_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRbp, 16); }
 
 }  // namespace
@@ -40,17 +57,18 @@ Code::Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Descripti
 }
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
-  if (description_ != nullptr && address - begin >= front_) {
+  const Description* const known = description();
+  if (known != nullptr && address - begin >= front_) {
     const std::uint64_t offset = address - begin - front_;
-    const auto after = std::ranges::upper_bound(description_->rows, offset, {}, &FrameRow::begin);
-    if (after != description_->rows.begin() && offset < std::prev(after)->end) {
+    const auto after = std::ranges::upper_bound(known->rows, offset, {}, &FrameRow::begin);
+    if (after != known->rows.begin() && offset < std::prev(after)->end) {
       to = *std::prev(after);
       to.begin += begin + front_;
       to.end += begin + front_;
       return {};
     }
   }
-  if (description_ != nullptr && address < begin + front_)  // what is returned to is its first instruction
+  if (known != nullptr && address < begin + front_)  // what is returned to is its first instruction
     return row_at(begin + front_, to);
   // Behind calls that throw and are caught here, and where optimised code is left for good. What was reached and has no
   // row may have taken its frame down.
@@ -61,17 +79,19 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
 }
 
 bool Code::loses_frame(std::uint64_t address) const {
-  if (description_ == nullptr) return false;
+  const Description* const known = description();
+  if (known == nullptr) return false;
   const std::uint64_t offset = address - begin - front_;
-  return std::ranges::any_of(description_->unproved, [&](const Unproved& stretch) {
+  return std::ranges::any_of(known->unproved, [&](const Unproved& stretch) {
     return offset >= stretch.begin && offset < stretch.end &&
            (stretch.reason == Unproved::kDifferentFrames || stretch.reason == Unproved::kFrameLost);
   });
 }
 
 void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const {
-  if (description_ == nullptr) return;
-  for (FrameRow copy : description_->rows) {
+  const Description* const known = description();
+  if (known == nullptr) return;
+  for (FrameRow copy : known->rows) {
     copy.begin += begin + front_;
     copy.end += begin + front_;
     row(copy);
@@ -86,7 +106,7 @@ bool Code::has_frame(std::uint64_t address) const {
 }
 
 std::size_t CompiledCode::bytes() const {
-  return Code::bytes() + (end - begin) / 2 + positions.size() * sizeof(SourcePosition) +
+  return Code::bytes() + (end - begin) * 3 / 2 + positions.size() * sizeof(SourcePosition) +
          inlined.size() * sizeof(Inlined) + offsets.size() + bytecodes.size();
 }
 
@@ -100,9 +120,9 @@ Expected<std::vector<std::byte>> read_code(const Memory& memory, std::uint64_t b
 }
 
 // `from`: where it stands in its frame.
-std::shared_ptr<const Description> described(const Memory& memory, std::vector<std::byte> code, std::uint64_t address,
-                                             std::optional<std::size_t> from) {
-  const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return memory.read(at, to, size); };
+using ReadMemory = std::function<bool(std::uint64_t, void*, std::size_t)>;
+std::shared_ptr<const Description> described(std::vector<std::byte> code, std::uint64_t address,
+                                             std::optional<std::size_t> from, const ReadMemory& read = {}) {
   auto found = from ? describe_framed(std::move(code), address, *from)
                     : describe_code({code.data(), code.size()}, address, false, read);
   return found ? std::make_shared<Description>(std::move(*found)) : nullptr;
@@ -110,15 +130,35 @@ std::shared_ptr<const Description> described(const Memory& memory, std::vector<s
 
 }  // namespace
 
+CompiledCode::CompiledCode(const CodeObject& object, std::vector<std::byte> code, bool is_function, bool is_baseline)
+    : Code(object.begin, object.end - object.begin, nullptr, true),
+      object_(object),
+      is_function_(is_function),
+      code_(std::move(code)) {
+  if (!is_function) return;
+  const ByteView bytes(code_.data(), code_.size());
+  framed_from_ = framed_from(bytes, object.begin, is_baseline);
+  calls_ = calls_of(bytes, object.begin, framed_from_);
+}
+
 Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, const CodeObject& object) {
   auto code = read_code(heap.memory(), object.begin, object.end);
   if (!code) return Failure(code.error());
   const std::uint32_t baseline = heap.layout().kind_baseline;
-  const auto from = object.kind >= baseline
-                        ? framed_from({code->data(), code->size()}, object.begin, object.kind == baseline)
-                        : std::nullopt;
-  return std::unique_ptr<CompiledCode>(new CompiledCode(
-      object, described(heap.memory(), std::move(*code), object.begin, from), object.kind >= baseline));
+  return std::unique_ptr<CompiledCode>(
+      new CompiledCode(object, std::move(*code), object.kind >= baseline, object.kind == baseline));
+}
+
+const Description* CompiledCode::description() const {
+  std::call_once(followed_, [&] { described_ = described(std::exchange(code_, {}), begin, framed_from_); });
+  return described_.get();
+}
+
+// No instruction begins at the last byte of a call. So what is looked up there is a frame that has called.
+Expected<void> CompiledCode::row_at(std::uint64_t address, FrameRow& to) const {
+  if (!std::ranges::binary_search(calls_, address + 1 - begin)) return Code::row_at(address, to);
+  to = frame_row(address, address + 1);
+  return {};
 }
 
 Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const WasmObject& object) {
@@ -127,7 +167,9 @@ Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const W
   if (object.index == WasmObject::kNone)
     if (auto jumps = WasmJumps::read(object, {code->data(), code->size()})) return jumps;
   const auto from = framed_from({code->data(), code->size()}, object.begin, true);
-  auto found = std::unique_ptr<WasmCode>(new WasmCode(object, described(memory, std::move(*code), object.begin, from)));
+  const auto read_more = [&](std::uint64_t at, void* to, std::size_t size) { return memory.read(at, to, size); };
+  auto found =
+      std::unique_ptr<WasmCode>(new WasmCode(object, described(std::move(*code), object.begin, from, read_more)));
   if (object.index == WasmObject::kNone) found->name = kToJavaScript;
   return found;
 }

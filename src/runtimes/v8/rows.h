@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,12 +39,14 @@ class Code : public Method {
        std::uint32_t front = 0);
 
  private:
+  // Null: nothing is known.
+  [[nodiscard]] virtual const Description* description() const { return description_.get(); }
   // Was an instruction followed to with a frame that is not known?
   [[nodiscard]] bool loses_frame(std::uint64_t address) const;
 
-  std::shared_ptr<const Description> description_;  // null: nothing is known
-  bool frames_;                                     // where the flow does not come to, it stands in its frame
-  std::uint32_t front_;                             // bytes in front of what is described
+  std::shared_ptr<const Description> description_;
+  bool frames_;          // where the flow does not come to, it stands in its frame
+  std::uint32_t front_;  // bytes in front of what is described
 };
 
 class BuiltinCode final : public Code {
@@ -74,12 +78,14 @@ class BuiltinCode final : public Code {
   bool enters_;
 };
 
-// What V8's compilers have made of a function, and stubs.
+// What V8's compilers have made of a function, and stubs. Most is met in the middle of stacks only, where it has called
+// out of its frame. So its instructions are followed when it is first met elsewhere.
 class CompiledCode final : public Code {
  public:
   // kUnreadable.
   [[nodiscard]] static Expected<std::unique_ptr<CompiledCode>> read(const Heap& heap, const CodeObject& object);
 
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
   const CodeObject* object() const override { return &object_; }
   // A function is called by generated code; C++ calls regular expressions and WebAssembly's entries.
   bool may_be_outermost(std::uint64_t /*address*/) const override { return !is_function_; }
@@ -113,12 +119,16 @@ class CompiledCode final : public Code {
   std::vector<std::byte> offsets, bytecodes;
 
  private:
-  CompiledCode(const CodeObject& object, std::shared_ptr<const Description> description, bool is_function)
-      : Code(object.begin, object.end - object.begin, std::move(description), true),
-        object_(object),
-        is_function_(is_function) {}
+  CompiledCode(const CodeObject& object, std::vector<std::byte> code, bool is_function, bool is_baseline);
+  const Description* description() const override;
+
   CodeObject object_;
   bool is_function_;
+  std::optional<std::size_t> framed_from_;
+  std::vector<std::uint32_t> calls_;  // where the calls out of its frame end
+  mutable std::once_flag followed_;
+  mutable std::vector<std::byte> code_;  // until it is described
+  mutable std::shared_ptr<const Description> described_;
 };
 
 // What V8's compilers have made of a function of WebAssembly.

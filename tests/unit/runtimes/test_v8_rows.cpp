@@ -101,6 +101,23 @@ TEST(V8Rows, WhereTwoFramesMeetNothingIsKnown) {
   EXPECT_FALSE(code->has_frame(kAt + 10));
 }
 
+// push rbp; mov rbp, rsp; jne 10; mov rsp, rbp; pop rbp; call: with two frames there. A function calls from its own
+// alone.
+TEST(V8Rows, WhatHasCalledStandsInItsFrameWhateverLeadsThere) {
+  const Bytes bytes = {0x55, 0x48, 0x89, 0xe5, 0x75, 0x04, 0x48, 0x89, 0xec, 0x5d, 0xe8, 0, 1, 0, 0, 0xc3};
+  const auto code = compiled(bytes, kOptimised);
+  EXPECT_EQ(cfas_at(*code, {4, 10, 13, 14}), "b16 - - b16");
+  EXPECT_FALSE(code->has_frame(kAt + 10));
+  EXPECT_TRUE(code->has_frame(kAt + 14));
+  EXPECT_EQ(cfas_at(*compiled(bytes, kStub), {14}), "-") << "a stub may call from elsewhere";
+}
+
+// push rbp; nop; call; pop rbp; push rbp; mov rbp, rsp; call; pop rbp; ret
+TEST(V8Rows, WhatHasCalledInFrontOfItsFrameHasNone) {
+  const Bytes bytes = {0x55, 0x90, 0xe8, 0, 1, 0, 0, 0x5d, 0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 1, 0, 0, 0x5d, 0xc3};
+  EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {6, 16}), "s16 b16");
+}
+
 // test eax, eax; jne (out of the code, where it is no longer valid); call (which sets up the frame); nop; mov rsp, rbp;
 // pop rbp; ret
 TEST(V8Rows, BranchesOutOfBaselineCodeAreInFrontOfItsFrame) {
@@ -162,8 +179,8 @@ TEST(V8Rows, AllRowsAreGivenAtTheCodesAddresses) {
 // What code costs that is kept.
 TEST(V8Rows, BytesCountWhatIsKept) {
   const auto code = compiled(kByCall, kBaseline), longer = compiled(Bytes(kByCall.size() + 20, 0x90), kBaseline);
-  EXPECT_EQ(longer->bytes(), code->bytes() + 10) << "rows take half of the code's size";
-  EXPECT_EQ(code->bytes(), sizeof(CompiledCode) + kByCall.size() / 2);
+  EXPECT_EQ(longer->bytes(), code->bytes() + 30) << "the code, and rows of half its size";
+  EXPECT_EQ(code->bytes(), sizeof(CompiledCode) + kByCall.size() * 3 / 2);
   const std::size_t before = code->bytes();
   code->positions.resize(3);
   EXPECT_EQ(code->bytes(), before + 3 * sizeof(SourcePosition));
