@@ -129,6 +129,20 @@ static void print_problems(const profiler::ProcessTable& processes) {
   });
 }
 
+static std::string truncated_where(profiler::Recorder& recorder, const profiler::Aggregator::Truncation& entry) {
+  using In = profiler::Aggregator::TruncatedIn;
+  const profiler::CodeFile* file = entry.in == In::kFile ? recorder.modules().find(entry.module) : nullptr;
+  switch (entry.in) {
+    case In::kFile: return file != nullptr ? "in " + file->path : "in a file";
+    case In::kKernel: return "in the kernel";
+    case In::kGenerated: return "in code without a file";
+    case In::kUnmapped: return "in memory that is not mapped";
+    case In::kWaker: return "in the waker";
+    case In::kNothing: return "without a frame";
+  }
+  return "";
+}
+
 // Of the stacks without their outermost frames: how many, and in which files they end.
 static void print_truncated(profiler::Recorder& recorder, const std::map<std::uint8_t, std::uint64_t>& truncated,
                             std::size_t most_files) {
@@ -138,9 +152,8 @@ static void print_truncated(profiler::Recorder& recorder, const std::map<std::ui
     std::size_t named = 0;
     for (const auto& entry : where) {
       if (entry.end != end || named == most_files) continue;
-      const profiler::CodeFile* file = recorder.modules().find(entry.module);
-      modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", grouped(entry.count),
-                             file != nullptr ? file->path : "code without a file");
+      modules +=
+          fmt::format("{}{} {}", named++ == 0 ? ": " : ", ", grouped(entry.count), truncated_where(recorder, entry));
     }
     say("  {} truncated, {}{}\n", grouped(count), profile::end_text(end), modules);
   }

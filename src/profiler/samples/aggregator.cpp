@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -467,25 +468,35 @@ profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Coun
   return profile;
 }
 
+Aggregator::TruncatedIn Aggregator::truncated_in(ModuleUse::Kind kind) {
+  switch (kind) {
+    case ModuleUse::Kind::kKernel: return TruncatedIn::kKernel;
+    case ModuleUse::Kind::kRegistry: return TruncatedIn::kFile;
+    case ModuleUse::Kind::kAnonymous: return TruncatedIn::kGenerated;
+    case ModuleUse::Kind::kWaker: return TruncatedIn::kWaker;
+    case ModuleUse::Kind::kUnknown: return TruncatedIn::kUnmapped;
+  }
+  return TruncatedIn::kNothing;
+}
+
 std::vector<Aggregator::Truncation> Aggregator::truncations(const Counts& counts) const {
   std::uint64_t unknown = 0;
   const auto total = totals(counts, unknown);
-  std::map<std::pair<std::uint8_t, std::uint32_t>, std::uint64_t> sums;
+  std::map<std::tuple<std::uint8_t, TruncatedIn, std::uint32_t>, std::uint64_t> sums;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const SampleKey& key = samples_[i].key;
     if (!profile::is_truncated(key.end) || total[i].count == 0) continue;
     std::uint32_t outermost = key.stack;
     while (outermost != StackTree::kEmpty && stacks_.caller(outermost) != StackTree::kEmpty)
       outermost = stacks_.caller(outermost);
-    std::uint32_t module = profile::kNone;
-    if (outermost != StackTree::kEmpty) {
-      const ModuleUse& use = uses_[locations_[stacks_.frame(outermost)].module];
-      if (use.kind == ModuleUse::Kind::kRegistry) module = use.number;
-    }
-    sums[{key.end, module}] += total[i].count;
+    const ModuleUse* use =
+        outermost != StackTree::kEmpty ? &uses_[locations_[stacks_.frame(outermost)].module] : nullptr;
+    const TruncatedIn in = use != nullptr ? truncated_in(use->kind) : TruncatedIn::kNothing;
+    sums[{key.end, in, in == TruncatedIn::kFile ? use->number : 0}] += total[i].count;
   }
   std::vector<Truncation> sorted;
-  for (const auto& [what, count] : sums) sorted.push_back({what.first, what.second, count});
+  for (const auto& [what, count] : sums)
+    sorted.push_back({std::get<0>(what), std::get<1>(what), std::get<2>(what), count});
   std::sort(sorted.begin(), sorted.end(), [](const Truncation& a, const Truncation& b) { return a.count > b.count; });
   return sorted;
 }

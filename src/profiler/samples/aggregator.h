@@ -114,9 +114,12 @@ class Aggregator {
                                              const ModuleFiller& fill_module, const CodeNames& names = {},
                                              std::span<const ProcessLabelSets::Set> labels = {}) const;
 
+  // What the outermost known frame of a truncated stack is in. kNothing: it has no frame.
+  enum class TruncatedIn : std::uint8_t { kFile, kKernel, kGenerated, kUnmapped, kWaker, kNothing };
   struct Truncation {
     std::uint8_t end;
-    std::uint32_t module;  // ModuleRegistry's number of the outermost known frame; kNone = none or no file
+    TruncatedIn in;
+    std::uint32_t module;  // of kFile: ModuleRegistry's number
     std::uint64_t count;
   };
   // Where the truncated stacks end, most frequent first.
@@ -181,6 +184,7 @@ class Aggregator {
     std::uint32_t number;  // registry number, or tgid
   };
 
+  static TruncatedIn truncated_in(ModuleUse::Kind kind);
   static std::uint64_t use_key(ModuleUse::Kind kind, std::uint32_t number) {
     return std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number;
   }

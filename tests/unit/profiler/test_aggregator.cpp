@@ -66,6 +66,28 @@ TEST_F(AggregatorTest, AddressesAreRelativeToTheirModuleAndReturnAddressesNameTh
   EXPECT_EQ(module(5).path, "[unmapped]");
 }
 
+TEST_F(AggregatorTest, SaysWhatTruncatedStacksEndIn) {
+  using In = Aggregator::TruncatedIn;
+  const std::uint64_t in_file[] = {0x30100, 0x10020}, generated[] = {0x30100}, unmapped[] = {0x99999};
+  const std::uint64_t kernel[] = {0xffffffff81000010};
+  std::uint64_t count = 6;
+  for (const std::span<const std::uint64_t> user :
+       {std::span<const std::uint64_t>(in_file), std::span<const std::uint64_t>(generated),
+        std::span<const std::uint64_t>(unmapped), std::span<const std::uint64_t>()})
+    aggregator.add(stack(user, WL_END_NO_TIME), &maps, --count);
+  StackRecord of_kernel = stack({}, WL_END_NO_TIME);
+  of_kernel.kernel = kernel;
+  aggregator.add(of_kernel, &maps, 1);
+  aggregator.add(stack(in_file), &maps, 9);
+  std::vector<In> found;
+  for (const auto& truncation : aggregator.truncations(kNoCounts)) {
+    EXPECT_EQ(truncation.end, WL_END_NO_TIME);
+    EXPECT_EQ(truncation.module, truncation.in == In::kFile ? 3u : 0u);
+    found.push_back(truncation.in);
+  }
+  EXPECT_EQ(found, (std::vector{In::kFile, In::kGenerated, In::kUnmapped, In::kNothing, In::kKernel}));
+}
+
 // A signal trampoline: the frame above it is an instruction, and no call stands before where the handler returns to.
 TEST_F(AggregatorTest, TheCallerOfAHandlerIsNamedAtItsFirstInstruction) {
   const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x10040 | WL_FRAME_EXACT, 0x10060};
@@ -319,7 +341,7 @@ TEST_F(AggregatorTest, TruncationsNameTheOutermostModule) {
   ASSERT_EQ(where.size(), 2u);
   EXPECT_EQ(where[0].module, 3u);
   EXPECT_EQ(where[0].count, 3u);
-  EXPECT_EQ(where[1].module, profile::kNone);
+  EXPECT_EQ(where[1].in, Aggregator::TruncatedIn::kGenerated);
 }
 
 TEST_F(AggregatorTest, ProcessesWithRunTimeCodeAreBounded) {
