@@ -305,6 +305,28 @@ TEST_F(KernelSideTest, StacksThatFindTheRingFullAreCounted) { check_full_ring(tr
 
 TEST_F(KernelSideTest, RawSamplesThatFindTheRingFullAreCounted) { check_full_ring(false); }
 
+// Each event that is handled makes others here.
+TEST_F(KernelSideTest, APollEndsWhileEventsGoOnComing) {
+  constexpr int kMost = 20'000;  // a ring of this size holds far fewer
+  KernelSideOptions options;
+  options.all_processes = false;
+  options.targets = {static_cast<std::uint32_t>(getpid())};
+  options.ring_bytes = 256 * 1024;
+  auto opened = KernelSide::open(options);
+  ASSERT_TRUE(opened) << opened.error().text;
+  int handled = 0;
+  const auto make_events = [&](const wl_event_head&, std::size_t) {
+    if (++handled >= kMost) return;
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+  };
+  make_events({}, 0);
+  (*opened)->poll(0ms, make_events);
+  EXPECT_GT(handled, 100);
+  EXPECT_LT(handled, kMost);
+}
+
 // A published set only counts with the epoch of the last exec; children begin with their parent's set.
 TEST_F(KernelSideTest, ForkExecAndExitAreTold) {
   KernelSideOptions options;

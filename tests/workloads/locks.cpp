@@ -74,9 +74,24 @@ bool sleeps(long tid) {
   return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
-void await_all(const std::vector<Worker>& workers, Place place) {
+// Says where all threads are, and gives up, rather than wait for ever.
+[[noreturn]] void give_up(const std::vector<Worker>& workers, Place place) {
+  std::printf("locks: not all threads wait at place %d:", static_cast<int>(place));
   for (const Worker& one : workers)
-    while (one.place != place || !sleeps(one.tid)) sleep_us(500);
+    std::printf(" %ld at %d, %s;", one.tid.load(), static_cast<int>(one.place.load()),
+                sleeps(one.tid) ? "asleep" : "awake");
+  std::printf("\n");
+  std::exit(1);
+}
+
+void await_all(const std::vector<Worker>& workers, Place place) {
+  constexpr std::int64_t kLongest = 120'000'000'000;
+  const std::int64_t begun = ns_of(CLOCK_MONOTONIC);
+  for (const Worker& one : workers)
+    while (one.place != place || !sleeps(one.tid)) {
+      if (ns_of(CLOCK_MONOTONIC) - begun > kLongest) give_up(workers, place);
+      sleep_us(500);
+    }
 }
 
 template <typename Wait>

@@ -1,5 +1,6 @@
 #include "profiler/kernel/event_ring.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sys/epoll.h>
 
@@ -33,7 +34,10 @@ EventRing::~EventRing() {
 }
 
 std::expected<void, SystemError> EventRing::open(int map) {
-  ring_ = ring_buffer__new(map, on_event, this, nullptr);
+  bpf_map_info info{};
+  std::uint32_t size = sizeof info;
+  if (bpf_obj_get_info_by_fd(map, &info, &size) == 0) ring_ = ring_buffer__new(map, on_event, this, nullptr);
+  bytes_ = info.max_entries;
   if (ring_ == nullptr)
     return std::unexpected(explain_memory_error(
         Error{ErrorCode::kSystem, "the event ring cannot be opened", 0, static_cast<std::uint64_t>(errno)}));
@@ -45,17 +49,26 @@ int EventRing::on_event(void* context, void* data, std::size_t size) {
   ++self.handled_;
   if (self.handler_ != nullptr && size >= sizeof(wl_event_head))
     (*self.handler_)(*static_cast<const wl_event_head*>(data), size);
-  return 0;
+  const std::uint64_t taken = (size + BPF_RINGBUF_HDR_SZ + 7) / 8 * 8;
+  self.left_ -= std::min(self.left_, taken);
+  return self.left_ == 0 ? -EAGAIN : 0;
+}
+
+// What was there at the beginning fits into the ring. Without a bound this would go on for as long as events come
+// faster than they are handled.
+void EventRing::consume() {
+  left_ = bytes_;
+  ring_buffer__consume(ring_);
 }
 
 int EventRing::poll(std::chrono::milliseconds timeout, const SampleSource::Handler& handler) {
   handled_ = 0;
   handler_ = &handler;
-  ring_buffer__consume(ring_);
+  consume();
   if (handled_ == 0 && timeout.count() > 0) {
     epoll_event event{};
     epoll_wait(descriptor(), &event, 1, static_cast<int>(timeout.count()));
-    ring_buffer__consume(ring_);
+    consume();
   }
   handler_ = nullptr;
   return handled_;

@@ -36,17 +36,20 @@ class EventRing {
   // where it is from here on.
   std::expected<void, SystemError> open(int map);
   [[nodiscard]] bool is_open() const { return ring_ != nullptr; }
-  // Hands out what is there; waits at most `timeout` for the first event. How many came.
+  // Hands out what is there, and at most as much as the ring holds; waits at most `timeout` for the first event. How
+  // many came.
   int poll(std::chrono::milliseconds timeout, const SampleSource::Handler& handler);
   // Readable as SampleSource::event_fd() says.
   [[nodiscard]] int descriptor() const;
 
  private:
   static int on_event(void* self, void* data, std::size_t size);
+  void consume();
 
   ring_buffer* ring_ = nullptr;
   const SampleSource::Handler* handler_ = nullptr;  // during poll()
   int handled_ = 0;
+  std::uint64_t bytes_ = 0, left_ = 0;  // of the ring; that may be handed out still
 };
 
 }  // namespace windlass::profiler
