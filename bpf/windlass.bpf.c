@@ -338,6 +338,9 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
 #endif
   s->machine = WL_MACHINE;
   s->thread_block = wl_thread_block(task);
+  u->env.next_return = 0;
+  __u64 real = wl_probed_pc(&u->env, &u->cursor);
+  if (real) u->cursor.regs[WL_PC] = real;
   if (!wl_emit_raw(s, st, stop)) return 0;
   st->ends[u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL]++;
   return 1;
@@ -373,9 +376,12 @@ WL_INLINE void wl_begin_work(struct wl_scratch* s) {
 }
 
 WL_INLINE void wl_give_back(struct wl_scratch* s) {
-  s->worked += bpf_ktime_get_ns() - s->begun;
+  if (s->begun) s->worked += bpf_ktime_get_ns() - s->begun;
   if (wl_can_be_interrupted) s->busy = 0;
 }
+
+/* A probe in a process's code needs no bound: the next sample is due when the process comes there again. */
+WL_INLINE void wl_lift_bound(struct wl_scratch* s) { s->begun = s->late = 0; }
 
 /* Is the running thread recorded? */
 WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
@@ -474,6 +480,7 @@ int windlass_probe(struct pt_regs* ctx) {
     sample.s->event.head.reason = WL_NO_WAIT;
     sample.s->repeats = 0;
   }
+  if (!wl_has_kernel_probes) wl_lift_bound(sample.s);
   if (wl_has_kernel_probes && !sample.s->late)
     wl_add_kernel_stack(sample.s, bpf_get_stack(ctx, sample.s->frames, WL_MAX_KERNEL_FRAMES * 8, 0));
   wl_finish_sample(&sample);

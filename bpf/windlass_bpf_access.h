@@ -45,35 +45,56 @@ WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) {
 }
 
 #define WL_XOL_BYTES 4096u
+#define WL_MOST_RETURNS 64 /* MAX_URETPROBE_DEPTH */
 #define WL_CHAINED_RETURNS 8
 #define WL_NO_RETURN 1u
+#ifdef WL_TARGET_A64
+#define WL_RETURN_BYTES 0u /* A call leaves the return address in x30. */
+#else
+#define WL_RETURN_BYTES 8u
+#endif
+
+/* The return address that the kernel keeps for the function whose caller's stack begins at `sp`. 0: none. If `sp` is 0,
+ * it is not known, and the next one counts. Some are left over: until Linux 6.10 the list has that of a function whose
+ * return is being sampled, and it keeps those that longjmp() has passed by. */
+WL_INLINE __u64 wl_kept_return(struct wl_env* env, struct uprobe_task* thread, __u64 sp) {
+  if (env->next_return == WL_NO_RETURN) return 0;
+  struct return_instance* at = (struct return_instance*)env->next_return;
+  struct return_instance* found = 0;
+  if (!at) at = BPF_CORE_READ(thread, return_instances);
+  for (int i = 0; i < WL_MOST_RETURNS && at; i++) {
+    if (!sp || BPF_CORE_READ(at, stack) + WL_RETURN_BYTES == sp) {
+      found = at;
+      break;
+    }
+    at = BPF_CORE_READ(at, next);
+  }
+  if (!found) return 0;
+  __u64 address = BPF_CORE_READ(found, orig_ret_vaddr);
+  for (int i = 0; i < WL_CHAINED_RETURNS && found; i++) {
+    int chained = BPF_CORE_READ(found, chained);
+    found = BPF_CORE_READ(found, next);
+    if (!chained) break;
+  }
+  env->next_return = found ? (__u64)found : WL_NO_RETURN;
+  return address;
+}
 
 /* The kernel puts an address of [uprobes] in place of the return address of a function with a uretprobe. Instructions
- * with a uprobe run in [uprobes], too (kernel/events/uprobes.c). Gives the address that `pc` stands for in the running
- * thread, which is asked for return addresses innermost first; 0: `pc` is no such address. */
-WL_GLOBAL __u64 wl_probed_pc(struct wl_env* env, __u64 pc, __u32 exact) {
-  if (!env) return 0;
+ * with a uprobe run in [uprobes], too (kernel/events/uprobes.c). Gives the address that the cursor's pc stands for in
+ * the running thread, which is asked for return addresses innermost first; 0: it is no such address. */
+WL_GLOBAL __u64 wl_probed_pc(struct wl_env* env, struct wl_cursor* cursor) {
+  if (!env || !cursor) return 0;
   struct task_struct* task = bpf_get_current_task_btf();
   if (!bpf_core_field_exists(task->utask)) return 0;
   struct uprobe_task* thread = task->utask; /* as nearly all threads have none: without a call of the kernel's */
   if (!thread) return 0;
-  __u64 area = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
-  if (exact) {
-    if (!area || pc - area >= WL_XOL_BYTES || !BPF_CORE_READ(thread, active_uprobe)) return 0;
+  __u64 area = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr), pc = cursor->regs[WL_PC];
+  if (!area || pc - area >= WL_XOL_BYTES) return 0;
+  if (cursor->exact && BPF_CORE_READ(thread, active_uprobe))
     return BPF_CORE_READ(thread, vaddr) + (pc - BPF_CORE_READ(thread, xol_vaddr));
-  }
-  if (!area || pc != area || env->next_return == WL_NO_RETURN) return 0;
-  __u64 address = 0;
-  struct return_instance* at = (struct return_instance*)env->next_return;
-  if (!at) at = BPF_CORE_READ(thread, return_instances);
-  for (int i = 0; i < WL_CHAINED_RETURNS && at; i++) {
-    if (!i) address = BPF_CORE_READ(at, orig_ret_vaddr);
-    int chained = BPF_CORE_READ(at, chained);
-    at = BPF_CORE_READ(at, next);
-    if (!chained) break;
-  }
-  env->next_return = at ? (__u64)at : WL_NO_RETURN;
-  return address;
+  if (pc != area) return 0;
+  return wl_kept_return(env, thread, WL_VALID(cursor, WL_SP) ? cursor->regs[WL_SP] : 0);
 }
 
 /* Reads the stack from `from` on into the window. Reads much if frames are small, and the last window served several;

@@ -140,8 +140,8 @@ enum wl_sampled_word {
   /* Of a program for Windows: */
   WL_THREAD_SLOT = 11, /* The variable that has the offset in the TEB, */
   WL_THREAD_WORD = 12, /* and the word there: the thread's pointer. */
-  /* x86-64: of functions with uretprobes, the return addresses that the kernel keeps, at their places on the stack.
-   * These hold the address of the kernel's. */
+  /* Of functions with uretprobes: the return addresses that the kernel keeps, at their places on the stack. These hold
+   * the event's probed_pc. On AArch64 each may be anywhere, and has the caller's stack pointer for an address. */
   WL_PROBED_RETURN = 13,
 };
 #define WL_WAY_WORDS 7u /* the first ones */
@@ -171,7 +171,8 @@ struct wl_raw_event {
   __u64 teb_frame;      /* The word at gs_base + WL_WINE_TEB_FRAME. */
   __u64 thread_pointer; /* x86-64: fs.base; 0: not known. */
   struct wl_word words[WL_WORDS];
-  __u64 hash; /* Of a wait: as in its key. */
+  __u64 probed_pc; /* The address of the kernel's that stands for WL_PROBED_RETURN; 0: none. */
+  __u64 hash;      /* Of a wait: as in its key. */
   __u64 interpreted_frames;
   /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
    * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */

@@ -93,23 +93,22 @@ WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
   return limit;
 }
 
-/* The return addresses that the kernel has put away, the innermost ones (wl_probed_pc()). AArch64's were in a register,
- * which the function may have saved anywhere. */
-WL_GLOBAL int wl_take_returns(struct wl_unwind* u) {
-  if (!u) return 1;
-#ifndef WL_TARGET_A64
+/* The return addresses that the kernel has put away, the innermost ones (wl_probed_pc()). Returns what is in their
+ * places; 0: there are none. */
+WL_GLOBAL __u64 wl_take_returns(struct wl_unwind* u) {
+  if (!u) return 0;
   struct task_struct* task = bpf_get_current_task_btf();
   if (!bpf_core_field_exists(task->utask)) return 0;
   struct uprobe_task* thread = task->utask;
   if (!thread) return 0;
   struct return_instance* at = BPF_CORE_READ(thread, return_instances);
+  if (!at) return 0;
   for (__u32 i = 0; i < WL_PROBED_RETURNS && at; i++) {
     u->words[WL_PROBED_RETURN + i].address = BPF_CORE_READ(at, stack);
     u->words[WL_PROBED_RETURN + i].value = BPF_CORE_READ(at, orig_ret_vaddr);
     at = BPF_CORE_READ(at, next);
   }
-#endif
-  return 0;
+  return BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
 }
 
 /* Appends the functions that the interpreter runs to the event. */
@@ -171,7 +170,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.kernel_frames = kernel_frames;
   raw->event.gs_base = s->unwind.gs_base;
   raw->event.thread_pointer = s->unwind.thread_pointer;
-  wl_take_returns(&s->unwind);
+  raw->event.probed_pc = wl_take_returns(&s->unwind);
   __builtin_memcpy(raw->event.words, s->unwind.words, sizeof raw->event.words);
   raw->event.teb_frame = 0;
   if (s->unwind.gs_base)

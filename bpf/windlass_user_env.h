@@ -69,10 +69,9 @@ WL_INLINE void wl_note_served(struct wl_env* env, __u32 frames) {
 }
 
 /* Whose return addresses those of probes stand for is known to the kernel alone. */
-WL_INLINE __u64 wl_probed_pc(const struct wl_env* env, __u64 pc, __u32 exact) {
+WL_INLINE __u64 wl_probed_pc(const struct wl_env* env, const void* cursor) {
   (void)env;
-  (void)pc;
-  (void)exact;
+  (void)cursor;
   return 0;
 }
 

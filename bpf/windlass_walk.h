@@ -83,7 +83,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
       return wl_step_callback(u);
 #endif
     if (status == WL_END_NO_MAPPING || (status == WL_CONTINUE && u->ref == 0)) {
-      __u64 real = wl_probed_pc(&u->env, u->cursor.regs[WL_PC], u->cursor.exact);
+      __u64 real = wl_probed_pc(&u->env, &u->cursor);
       if (real) return wl_stand_at(u, real);
     }
     if (status != WL_CONTINUE) return status;

@@ -34,6 +34,14 @@ Registers registers_of(const wl_raw_event& event, Architecture architecture) {
   return registers;
 }
 
+void take_probed_returns(const wl_raw_event& event, RawSample& sample) {
+  sample.probed_pc = event.probed_pc;
+  for (std::size_t i = 0; i < WL_PROBED_RETURNS; ++i) {
+    const wl_word& word = event.words[WL_PROBED_RETURN + i];
+    sample.probed_returns[i] = {word.address, word.value};
+  }
+}
+
 }  // namespace
 
 bool MemoryCopy::read(std::uint64_t from, void* to, std::size_t size) const {
@@ -93,7 +101,10 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   }
   if (event.thread_pointer != 0 && event.machine == WL_MACHINE_X86_64)
     sample.registers.set(x86_64::kFsBase, event.thread_pointer);
-  for (std::size_t i = 0; i < WL_WORDS; ++i)
+  const bool by_sp = event.machine == WL_MACHINE_AARCH64;
+  if (by_sp) take_probed_returns(event, sample);
+  const std::size_t words = by_sp ? std::size_t{WL_PROBED_RETURN} : std::size_t{WL_WORDS};
+  for (std::size_t i = 0; i < words; ++i)
     if (event.words[i].address != 0)
       sample.words[i] = {event.words[i].address, std::as_bytes(std::span(&event.words[i].value, 1))};
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};

@@ -33,7 +33,14 @@ struct RawSample {
   MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
   MemoryCopy code;                         // around the pc, as it was
   std::array<MemoryCopy, WL_WORDS> words;  // of other memory: wl_sampled_word
-  MemoryCopy teb;                          // the one word of a Wine thread's TEB that its callbacks need
+  // AArch64: `probed_pc` stands for the return address to the caller with that sp, innermost first. An address of 0:
+  // none.
+  struct ProbedReturn {
+    std::uint64_t sp = 0, address = 0;
+  };
+  std::uint64_t probed_pc = 0;
+  std::array<ProbedReturn, WL_PROBED_RETURNS> probed_returns{};
+  MemoryCopy teb;  // the one word of a Wine thread's TEB that its callbacks need
 };
 
 // The pieces of an event, or kMalformed; kUnsupported where its registers are of no machine known here. The spans point

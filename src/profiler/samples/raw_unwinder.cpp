@@ -1,5 +1,8 @@
 #include "profiler/samples/raw_unwinder.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "lookup/sources/stack_end.h"
 #include "profiler/samples/user_frame.h"
 
@@ -45,6 +48,42 @@ UnwoundStack RawUnwinder::unwind(const RawSample& sample, const MapSet* maps) {
   return stack;
 }
 
+namespace {
+
+// A walker that stands where the kernel has put its own address in place of a return address goes on from that.
+class ProbedReturns {
+ public:
+  explicit ProbedReturns(const RawSample& sample) : sample_(sample) {}
+
+  // `worst` gets the certainty that the walker forgets.
+  void replace(StackWalker& walker, FrameCertainty& worst) {
+    const Frame& frame = walker.frame();
+    if (sample_.probed_pc == 0 || frame.pc().value() != sample_.probed_pc) return;
+    for (std::size_t i = next_; i < sample_.probed_returns.size(); ++i) {
+      const auto& known = sample_.probed_returns[i];
+      if (known.address == 0 || (frame.registers.has_sp() && frame.sp() != known.sp)) continue;
+      next_ = i + 1;
+      worst = std::max(worst, walker.certainty());
+      Registers registers = frame.registers;
+      registers.set_pc(CodeAddress::return_address(known.address));
+      return walker.restart(registers);
+    }
+  }
+
+ private:
+  const RawSample& sample_;
+  std::size_t next_ = 0;
+};
+
+std::uint8_t end_of(const StackWalker& walker, FrameCertainty certainty) {
+  const std::uint8_t end = sample_end(walker.end_reason(), walker.error());
+  if (end != WL_END_COMPLETE && end != WL_END_CHAINED) return end;
+  if (certainty == FrameCertainty::kGuessed) return WL_END_GUESSED;
+  return certainty == FrameCertainty::kChained ? std::uint8_t{WL_END_CHAINED} : end;
+}
+
+}  // namespace
+
 // Returns how the stack ended.
 std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to) {
   static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
@@ -52,6 +91,8 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
   memo_.start_walk(sample.time);
   StackWalker walker(space_of(sample, maps), sample.registers);
+  ProbedReturns probed(sample);
+  FrameCertainty worst = FrameCertainty::kDescribed;
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = walker.frame().pc();
     to.frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
@@ -59,11 +100,13 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
       to.functions.resize(to.frames.size());
       to.functions.back() = function;
     }
-    to.certainty = static_cast<std::uint8_t>(walker.certainty());
+    const FrameCertainty certainty = std::max(worst, walker.certainty());
+    to.certainty = static_cast<std::uint8_t>(certainty);
     const bool found = walker.step();
     // What else was tried instead of following code, if anything, is worth less.
     if (memo_.was_refused()) return WL_END_NO_TIME;
-    if (!found) return sample_end(walker.end_reason(), walker.error());
+    if (!found) return end_of(walker, certainty);
+    probed.replace(walker, worst);
   }
   return WL_END_DEPTH;
 }

@@ -296,6 +296,18 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   EXPECT_TRUE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME, &frame, sizeof frame));
   EXPECT_EQ(frame, 0x1234u);
   EXPECT_FALSE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME + 1, &frame, sizeof frame));
+  EXPECT_EQ(parsed->sample.probed_pc, 0u);
+  event.words[WL_PROBED_RETURN + 1] = {0xd000, 5};
+  event.probed_pc = 0xe000;
+  event.machine = WL_MACHINE_AARCH64;
+  const auto by_sp = parse_raw_event(event.head, size);
+  ASSERT_TRUE(by_sp);
+  EXPECT_EQ(by_sp->sample.probed_pc, 0xe000u);
+  EXPECT_EQ(by_sp->sample.probed_returns[1].sp, 0xd000u);
+  EXPECT_EQ(by_sp->sample.probed_returns[1].address, 5u);
+  memory.show(by_sp->sample);
+  EXPECT_FALSE(memory.read(0xd000, &word, sizeof word)) << "the address is the caller's sp";
+  event.machine = WL_MACHINE_X86_64;
   EXPECT_FALSE(parse_raw_event(event.head, size - 1));
   EXPECT_FALSE(parse_raw_event(event.head, 40));
   event.stack_size = 0xffffffff;
