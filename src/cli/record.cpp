@@ -233,9 +233,10 @@ int record(RecordArguments& arguments) {
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }
-  signals.release();
+  signals.pass_over_one();
   line.clear();
   const int status = finish(arguments, file, profile, **recorder);
+  signals.release();
   if (*live) (*live)->end();
   if (!*live || profile.samples.empty()) return status;
   const int viewed =

@@ -6,10 +6,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -343,6 +345,25 @@ TEST_F(Record, ASecondInterruptWritesWithoutNames) {
   const Profile profile = read();
   EXPECT_GT(count(profile).all, 0u) << text(log());
   for (const auto& location : profile.locations) EXPECT_TRUE(location.lines.empty());
+}
+
+// A pipe that is full holds the writing of the profile.
+TEST_F(Record, AnInterruptWhileTheProfileIsWrittenLosesNothing) {
+  ASSERT_EQ(mkfifo(profile_path().c_str(), 0600), 0);
+  const int reader = open(profile_path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  std::array<char, 4096> bytes{};
+  while (::write(reader, bytes.data(), bytes.size()) > 0) continue;
+  Process recorder(record({"--no-symbols", "--duration", "1", "--", kTarget, "chain", "60"}), log());
+  ASSERT_TRUE(happens([&] { return text(log()).find("with complete stacks") != std::string::npos; })) << text(log());
+  recorder.signal(SIGINT);
+  std::jthread drain([&](const std::stop_token& stop) {
+    while (!stop.stop_requested())
+      if (::read(reader, bytes.data(), bytes.size()) <= 0) std::this_thread::sleep_for(10ms);
+  });
+  EXPECT_EQ(recorder.wait(), 0) << text(log());
+  EXPECT_NE(text(log()).find("wrote "), std::string::npos) << text(log());
+  drain.request_stop(), drain.join();
+  close(reader);
 }
 
 // Somewhere between the program's first instruction and its first sample: where depends on the machine.
