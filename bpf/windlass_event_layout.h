@@ -12,8 +12,8 @@
 #define WL_MAX_KERNEL_FRAMES 127u /* The most that bpf_get_stack gives by default (kernel.perf_event_max_stack). */
 #define WL_MAX_RAW_STACK (128u * 1024u)
 #define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* Of each stack, if there are two. */
-#define WL_FIRST_STACK (8u * 1024u)             /* Of a main thread's first stack, if the thread is on another one. */
-#define WL_FIRST_STACK_FAR (64ull << 20)        /* Farther below, it is on another one. */
+#define WL_FIRST_STACK (8u * 1024u)             /* Of a thread's first stack, if the thread is on another one. */
+#define WL_FIRST_STACK_FAR (64ull << 20)        /* Farther below, a main thread is on another one. */
 #define WL_RAW_PAGE 4096u                       /* The unit of copying; no page of any kernel is smaller. */
 #define WL_MAX_RAW_PAGES 64u                    /* The pages that a copy spans, with pages left out. */
 #define WL_RED_ZONE 128u

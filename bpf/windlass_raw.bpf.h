@@ -138,10 +138,19 @@ WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
   return sp < left && left < limit ? left : limit;
 }
 
-/* Has a main thread left the stack that it began on? Its first functions still wait there. For example, SBCL runs Lisp
- * on a stack of its own. */
-WL_INLINE int wl_has_left_first_stack(const struct wl_scratch* s, __u64 sp) {
-  return s->event.head.tid == s->event.head.tgid && s->stack_top - sp > WL_FIRST_STACK_FAR;
+/* The end of the stack that the thread began on, if it has left that stack for another one: its first functions still
+ * wait there. For example, SBCL runs Lisp on a stack of its own in the main thread, and OCaml 5 OCaml in a Windows
+ * program. 0: it has not, or that is not known. */
+WL_GLOBAL __u64 wl_left_first_stack(struct wl_scratch* s, __u64 sp) {
+  if (!s) return 0;
+#ifndef WL_TARGET_A64
+  __u64* stack = s->unwind.room.pair; /* base and limit: the end and the begin */
+  if (s->unwind.gs_base && !bpf_probe_read_user(stack, 16, (const void*)(s->unwind.gs_base + WL_TEB_STACK)) &&
+      stack[1] < stack[0])
+    return sp < stack[0] && sp >= stack[1] - WL_TEB_STACK_GROWTH ? 0 : stack[0];
+#endif
+  int far = s->event.head.tid == s->event.head.tgid && s->stack_top - sp > WL_FIRST_STACK_FAR;
+  return far ? s->stack_top + WL_ARGUMENTS : 0;
 }
 
 /* Sends the sample in `s`, whose cursor is at the first frame again, as a raw event. `stop` is the sp of the frame that
@@ -183,12 +192,13 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   __u32 most = wl_max_raw_stack;
   int two = stop != 0 && (stop - sp >= most || stop >= limit);
   __u64 second_end = s->unwind.kept_end;
+  __u64 first_end = !two && most > 4 * WL_FIRST_STACK ? wl_left_first_stack(s, sp) : 0;
   if (two) {
     if (most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
-  } else if (most > 4 * WL_FIRST_STACK && wl_has_left_first_stack(s, sp)) {
+  } else if (first_end) {
     two = 1;
-    stop = s->stack_top - WL_FIRST_STACK;
-    second_end = s->stack_top + WL_ARGUMENTS;
+    stop = first_end - WL_FIRST_STACK;
+    second_end = first_end;
     most -= 2 * WL_FIRST_STACK;
   }
   raw->event.stack_address = sp - WL_RED_ZONE;

@@ -26,4 +26,9 @@
 #define WL_WINE_SAVED_BELOW 56u
 #define WL_WINE_CALLBACKS 64u /* one in another, that are looked through */
 
+/* The TEB has the end of the thread's stack there, and behind it the begin of the part with memory, which moves down.
+ */
+#define WL_TEB_STACK 8u
+#define WL_TEB_STACK_GROWTH 0x10000u
+
 #endif

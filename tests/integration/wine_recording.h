@@ -33,7 +33,7 @@ inline void record(const std::string& command_line, profile::Profile& profile) {
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-node-{}.pb.gz", getpid());
   const std::string command = fmt::format(
       "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
-      "NODE_SKIP_PLATFORM_CHECK=1 {} record -F 999 -o {} -- {} {} > {}.log 2>&1",
+      "NODE_SKIP_PLATFORM_CHECK=1 {} record -F 999 --timeline -o {} -- {} {} > {}.log 2>&1",
       WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, file, find_wine(), command_line, file);
   const int status = std::system(command.c_str());
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << file << ".log says why";
