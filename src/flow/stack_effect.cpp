@@ -7,6 +7,7 @@
 #include "base/registers.h"
 #include "base/x86_64_operand.h"
 #include "flow/plain_instruction.h"
+#include "formats/winx64/instruction_length.h"
 
 namespace windlass::flow {
 namespace {
@@ -113,9 +114,8 @@ std::optional<StackEffect> transfer(ByteView code, std::uint64_t address) {
 // What 0xff at `at` begins, likewise.
 std::optional<StackEffect> group_5(ByteView code, std::size_t at) {
   if (code.size() < at + 2) return std::nullopt;
-  const std::size_t operand = operand_length(code.u8() + at + 1, code.size() - at - 1);
-  if (operand == 0) return std::nullopt;
-  const std::size_t length = at + 1 + operand;
+  const std::size_t length = winx64::instruction_length(code);
+  if (length == 0) return std::nullopt;
   const bool memory = code.u8()[at + 1] < 0xc0;
   switch (code.u8()[at + 1] >> 3 & 7) {
     case 0:
@@ -157,8 +157,8 @@ std::optional<StackEffect> change_of_rsp(ByteView code) {
   if (opcode == 0x89 && registers && rm == kRspNumber) return moved(Kind::kSet, code, 3, 0, reg);
   if (opcode == 0x8b && registers && reg == kRspNumber) return moved(Kind::kSet, code, 3, 0, rm);
   if (opcode == 0x8b && reg == kRspNumber) {
-    const std::size_t operand = operand_length(bytes + 2, code.size() - 2);
-    return operand != 0 ? effect_of(Kind::kUnknown, code, 2 + operand) : std::nullopt;
+    const std::size_t length = winx64::instruction_length(code);
+    return length != 0 ? effect_of(Kind::kUnknown, code, length) : std::nullopt;
   }
   const bool arithmetic = (opcode == 0x83 || opcode == 0x81) && (modrm == 0xc4 || modrm == 0xec);  // add, sub
   const bool lea = opcode == 0x8d && (modrm == 0x64 || modrm == 0xa4) && code.size() > 3 && bytes[3] == 0x24;
@@ -171,12 +171,10 @@ std::optional<StackEffect> change_of_rsp(ByteView code) {
 
 std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
   if (code.empty()) return std::nullopt;
-  if (const std::size_t length = plain_length(code)) return effect_of(Kind::kNone, code, length);
   if (auto effect = transfer(code, address)) return effect;
   if (auto effect = push_or_pop(code)) return effect;
   if (auto effect = change_of_rsp(code)) return effect;
-  std::size_t length = nop_length(code);
-  if (length == 0) length = vector_length(code);
+  const std::size_t length = nop_length(code);
   return length != 0 ? effect_of(Kind::kNone, code, length) : std::nullopt;
 }
 
@@ -185,6 +183,8 @@ std::optional<StackEffect> by_encoding(ByteView code, std::uint64_t address) {
 Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address, Architecture architecture) {
   StackEffect effect;
   if (architecture == Architecture::kX86_64) {
+    effect.length = static_cast<std::uint8_t>(plain_length(code));
+    if (effect.length != 0) return effect;
     if (const auto known = by_encoding(code, address)) return *known;
   }
   const Mode& mode = mode_of(architecture);
