@@ -275,13 +275,18 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u) {
     wl_forget_words(u, 0, WL_WAY_WORDS);
     return 0;
   }
-  u->left_at = bounds[1] + WL_ARGUMENTS;
+  __u64 high = bounds[1] + WL_ARGUMENTS; /* of another program's data, perhaps, until the words lead back or on */
   __u64 keeper = u->words[WL_WAY_KEEPER].value, kept = u->room.cfa;
-  if (found != WL_CONTINUE || keeper == u->words[WL_WAY_FIRST].value) return 0;
+  if (found != WL_CONTINUE) return 0;
+  if (keeper == u->words[WL_WAY_FIRST].value) {
+    u->left_at = high;
+    return 0;
+  }
   wl_load_word(u, WL_WAY_PC, u->room.base + 8);
   if (wl_load_word(u, WL_WAY_LOW, keeper) || wl_load_word(u, WL_WAY_HIGH, keeper + 8) ||
       kept < u->words[WL_WAY_LOW].value || kept > u->words[WL_WAY_HIGH].value)
     return 0;
+  u->left_at = high;
   u->kept_sp = kept;
   u->kept_end = u->words[WL_WAY_HIGH].value;
   return kept;

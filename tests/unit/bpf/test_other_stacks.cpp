@@ -142,6 +142,17 @@ TEST_F(GoThread, WhoseGoroutineIsNotInItsStackHasNone) {
   target.write(kG, {kOther + 8, kOther + 0x200, 0, 0, 0, 0, kM, kOther, 0xaaaa});
   EXPECT_EQ(from(kStack), 0U);
   EXPECT_EQ(u.kept_sp, 0U);
+  EXPECT_EQ(u.left_at, ~0ULL) << "the stack is copied to its end";
+}
+
+// PyPy's threads have the bounds of a part of their stack where Go has those of all of it.
+TEST_F(GoThread, OfAnotherRuntimeWithBoundsHasItsWholeStackCopied) {
+  for (const std::uint64_t m : {std::uint64_t{0}, std::uint64_t{8}, kM}) {
+    target.write(kG0, {kStack - 0x10, kStack + 0x10, 0, 0, 0, 0, m});
+    target.write(kM + 0xb8, {0});
+    EXPECT_EQ(from(kStack), 0U);
+    EXPECT_EQ(u.left_at, ~0ULL);
+  }
 }
 
 // V8 while it leaves optimised code for good: the frame is in an object.
