@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "windlass/backtrace.h"
 
@@ -148,6 +149,159 @@ TEST_F(CodeMemoTest, WhatIsUsedStaysWhereThereIsTooMuch) {
   EXPECT_EQ(followed_, before);
   (void)ask(0x10000, 32);
   EXPECT_EQ(followed_, before + 1) << "the longest unused has gone";
+}
+
+// Code that changes: each test follows by reading `size` bytes, and finds what the last of them says.
+class ChangingCode : public testing::Test {
+ protected:
+  // Reads [pc, pc + size) in one piece, or in pieces of a byte.
+  CodeAnswer ask(std::uint64_t pc, std::size_t size, bool in_one = true) {
+    const auto read = [this](std::uint64_t address, void* to, std::size_t count) {
+      if (address < kBegin || address - kBegin > code_.size() || count > code_.size() - (address - kBegin))
+        return false;
+      std::memcpy(to, code_.data() + (address - kBegin), count);
+      return true;
+    };
+    const auto kind = [](std::uint64_t) { return CodeKind::kGenerated; };
+    const auto plausible = [](const FrameRow&) { return true; };
+    const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    return memo_.ask(key_of(pc), pc, true, source, [&](const CodeSource& from) {
+      ++followed_;
+      std::vector<std::uint8_t> bytes(size);
+      CodeAnswer answer;
+      answer.found = true;
+      for (std::size_t at = 0, step = in_one ? size : 1; at < size; at += step)
+        answer.found = answer.found && from.read(pc + at, bytes.data() + at, step);
+      answer.synthesis.row = row_at(pc, bytes.back());
+      return answer;
+    });
+  }
+
+  static constexpr std::uint64_t kBegin = 0x10000;
+  std::vector<std::uint8_t> code_ = std::vector<std::uint8_t>(0x1000, 1);
+  CodeMemo memo_;
+  unsigned followed_ = 0;
+};
+
+TEST_F(ChangingCode, AChangeOfAnyByteThatWasReadIsSeen) {
+  for (const bool in_one : {true, false}) {
+    std::uint64_t pc = in_one ? kBegin : kBegin + 0x800;
+    for (const std::size_t size : {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 72, 255, 256, 257, 300}) {
+      const auto last = static_cast<std::size_t>(pc - kBegin) + size - 1;
+      EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 1)) << size;
+      const unsigned before = followed_;
+      EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 1)) << size;
+      const bool keeps = in_one ? size <= 64 : size <= CodeMemo::kMaxReads;
+      EXPECT_EQ(followed_, before + (keeps ? 0 : 1)) << size << " bytes: kept up to the bound, and no further";
+      code_[last] = 2;
+      EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 2)) << size;
+      code_[last] = 1;
+      pc += 8;
+    }
+  }
+}
+
+TEST_F(ChangingCode, CodeThatAppearsOrGoesIsFollowedAgain) {
+  const std::uint64_t end = kBegin + code_.size();
+  EXPECT_TRUE(ask(end - 8, 8).found);
+  EXPECT_FALSE(ask(end, 8).found);
+  EXPECT_FALSE(ask(end, 8).found);
+  EXPECT_EQ(followed_, 2u) << "that it cannot be read is kept";
+  code_.resize(code_.size() + 8);
+  EXPECT_TRUE(ask(end, 8).found);
+  code_.resize(code_.size() - 16);
+  EXPECT_FALSE(ask(end - 8, 8).found);
+  EXPECT_FALSE(ask(end, 8).found);
+  EXPECT_EQ(followed_, 5u);
+}
+
+TEST_F(ChangingCode, NothingIsKeptBeyondAClear) {
+  (void)ask(kBegin, 8);
+  memo_.clear();
+  (void)ask(kBegin, 8);
+  EXPECT_EQ(followed_, 2u);
+  EXPECT_EQ(memo_.followed(), 2u);
+  EXPECT_EQ(memo_.kept(), 0u);
+}
+
+// Stacks that tell rows apart by any part of theirs.
+TEST(CodeMemo, RowsThatDifferInAnyPartAreDifferent) {
+  static constexpr std::uint8_t kExpression[] = {0x77, 0x08, 0x77, 0x10};
+  const ByteView expressions(kExpression, sizeof kExpression);
+  std::vector<FrameRow> rows(11, row_at(0x1000, 16));
+  rows[1].cfa = CfaRule::at(6, 16);
+  rows[2].return_address = RegisterRule::at_cfa(-16);
+  rows[3].signal_frame = true;
+  rows[4].return_signed = true;
+  rows[5].registers.append(6, RegisterRule::at_cfa(-16));
+  rows[6].registers.append(6, RegisterRule::at_cfa(-24));
+  rows[7].registers.append(3, RegisterRule::at_cfa(-16));
+  rows[8].expressions = expressions;
+  rows[9].expressions = *expressions.sub(0, 2);
+  rows[10].end = 0x1002;
+  CodeMemo memo;
+  const auto read = [](std::uint64_t, void*, std::size_t) { return false; };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  unsigned followed = 0;
+  const auto is_row = [](const FrameRow& a, const FrameRow& b) {
+    const auto is_entry = [](const RegisterEntry& x, const RegisterEntry& y) {
+      return x.reg == y.reg && x.rule == y.rule;
+    };
+    if (!std::equal(a.registers.begin(), a.registers.end(), b.registers.begin(), b.registers.end(), is_entry))
+      return false;
+    return a.begin == b.begin && a.end == b.end && a.cfa == b.cfa && a.return_address == b.return_address &&
+           a.signal_frame == b.signal_frame && a.return_signed == b.return_signed &&
+           a.expressions.data() == b.expressions.data() && a.expressions.size() == b.expressions.size();
+  };
+  for (unsigned twice = 0; twice < 2; ++twice) {
+    for (std::size_t wanted = 0; wanted < rows.size(); ++wanted) {
+      const auto plausible = [&](const FrameRow& row) { return is_row(row, rows[wanted]); };
+      const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+      const CodeAnswer found = memo.ask(key_of(0x1000), 0x1000, false, source, [&](const CodeSource& from) {
+        ++followed;
+        CodeAnswer answer;
+        for (std::size_t i = 0; i < rows.size() && !answer.found; ++i)
+          if (answer.found = from.plausible(rows[i]); answer.found) answer.synthesis.row = rows[i];
+        return answer;
+      });
+      ASSERT_TRUE(found.found) << wanted;
+      EXPECT_TRUE(is_row(found.synthesis.row, rows[wanted])) << wanted;
+    }
+  }
+  EXPECT_EQ(followed, rows.size()) << "the second time all are known";
+}
+
+// What is kept of one question is no answer to another one.
+TEST(CodeMemo, QuestionsAreToldApart) {
+  using Question = CodeMemo::Question;
+  std::vector<CodeMemo::Key> keys;
+  for (const Question question : {Question::kRow, Question::kWayIn, Question::kContradiction, Question::kReturnRow})
+    keys.push_back({.question = question, .at = {1, 0x1000}});
+  keys.push_back({.question = Question::kRow, .at = {2, 0x1000}});
+  keys.push_back({.question = Question::kRow, .at = {1, 0x1001}});
+  keys.push_back({.question = Question::kContradiction, .at = {1, 0x1000}, .detail = 7});
+  for (const CodePlace caller : {CodePlace{1, 0x2000}, CodePlace{1, 0x2001}, CodePlace{2, 0x2000}})
+    keys.push_back({.question = Question::kCallSite, .at = {1, 0x1000}, .caller = caller});
+  const auto read = [](std::uint64_t, void*, std::size_t) { return false; };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  const auto plausible = [](const FrameRow&) { return true; };
+  const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  CodeMemo memo;
+  for (unsigned twice = 0; twice < 2; ++twice) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const CodeAnswer answer = memo.ask(keys[i], 0x1000, false, source, [&](const CodeSource&) {
+        CodeAnswer made;
+        made.found = true;
+        made.site = i % 2 == 0 ? flow::CallSite::kNone : flow::CallSite::kLeads;
+        made.synthesis.row = row_at(0x1000, static_cast<std::int32_t>(16 + 8 * i));
+        return made;
+      });
+      EXPECT_EQ(answer.synthesis.row.cfa, CfaRule::at(7, static_cast<std::int32_t>(16 + 8 * i))) << i;
+      EXPECT_EQ(answer.site, i % 2 == 0 ? flow::CallSite::kNone : flow::CallSite::kLeads) << i;
+    }
+  }
+  EXPECT_EQ(memo.followed(), keys.size());
+  EXPECT_EQ(memo.kept(), keys.size());
 }
 
 // This program's own instructions, under stacks that answer at random.
