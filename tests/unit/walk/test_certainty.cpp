@@ -436,6 +436,69 @@ TEST_F(Certainty, TheArgumentsOfAProcess) {
   EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
 }
 
+// Each word that makes up the arguments, wrong by itself. Of both word sizes.
+TEST(ArgumentsOfAProcess, EachPartMustFit) {
+  for (const Architecture architecture : {Architecture::kX86_64, Architecture::kI386}) {
+    const unsigned size = Registers::word_size(architecture);
+    const std::uint64_t stack = architecture == Architecture::kI386 ? 0xff00'1000 : kStack;
+    auto owned = std::make_unique<Bytes>();
+    Bytes& memory = *owned;
+    AddressSpace space(architecture, std::move(owned));
+    ASSERT_TRUE(space.add_module({kBegin, kEnd, 0, "/no/such/file", {}}));
+    for (std::uint64_t at = kBegin; at < kBegin + 0x2000; ++at) memory.bytes[at] = 0xcc;
+    const auto is_start = [&](const std::vector<std::uint64_t>& words, std::uint64_t sp) {
+      std::erase_if(memory.bytes, [&](const auto& byte) { return byte.first >= stack; });
+      for (std::size_t i = 0; i < words.size(); ++i)
+        for (unsigned byte = 0; byte < size; ++byte)
+          memory.bytes[sp + size * i + byte] = static_cast<std::uint8_t>(words[i] >> 8 * byte);
+      Registers registers(architecture);
+      registers.set_pc(CodeAddress::instruction(kFunction));
+      registers.set_sp(sp);
+      StackWalker walker(space, registers);
+      while (walker.step()) {}
+      return walker.end_reason() == WalkEnd::kComplete;
+    };
+    // Few arguments: all are looked at.
+    for (const std::uint64_t count : {1, 2, 5, 16}) {
+      const std::uint64_t strings = stack + size * (count + 6);
+      for (const bool has_environment : {false, true}) {
+        std::vector<std::uint64_t> words{count};
+        for (std::uint64_t i = 0; i < count; ++i) words.push_back(strings + 4 * i);
+        words.push_back(0);
+        words.push_back(has_environment ? strings + 4 * count : 0);
+        ASSERT_TRUE(is_start(words, stack)) << count;
+        EXPECT_FALSE(is_start(words, stack + 8)) << "where the kernel puts none";
+        for (std::uint64_t i = 1; i <= count; ++i) {
+          auto wrong = words;
+          for (const std::uint64_t value :
+               {std::uint64_t{0}, wrong[i - 1], stack + size * (count + 2), stack + (std::uint64_t{64} << 20) + 1}) {
+            wrong[i] = value;
+            EXPECT_FALSE(is_start(wrong, stack)) << "argument " << i << " of " << count << ": " << value;
+          }
+        }
+        auto wrong = words;
+        wrong[count + 1] = strings;
+        EXPECT_FALSE(is_start(wrong, stack)) << "no null behind " << count;
+        for (const std::uint64_t value : {std::uint64_t{1}, words[count], stack + (std::uint64_t{64} << 20) + 1}) {
+          wrong = words;
+          wrong[count + 2] = value;
+          EXPECT_FALSE(is_start(wrong, stack)) << "an environment at " << value;
+        }
+        for (std::size_t kept = 0; kept < words.size(); ++kept) {
+          wrong = words;
+          wrong.resize(kept);
+          EXPECT_FALSE(is_start(wrong, stack)) << kept << " words can be read";
+        }
+        for (const std::uint64_t other : {std::uint64_t{0}, count + 1, count - 1, std::uint64_t{1} << 31}) {
+          wrong = words;
+          wrong[0] = other;
+          EXPECT_FALSE(is_start(wrong, stack)) << other << " for " << count;
+        }
+      }
+    }
+  }
+}
+
 // glibc's clone3(): syscall; test rax, rax; jl; jz to the new thread's code, which has no caller.
 TEST_F(Certainty, AThreadThatHasJustBegun) {
   put(kFunction - 2, {0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x0f, 0x84, 0xf5, 0xef, 0x0f, 0x00, 0xc3});
@@ -461,6 +524,50 @@ TEST_F(Certainty, AThreadThatHasJustBegun) {
   EXPECT_EQ(end_with(4711).second, 2U) << "who has made the thread returns";
   put(kFunction + 6, {0x85});  // jnz
   EXPECT_EQ(end_with(0).second, 2U);
+}
+
+// What a new thread may do first: any of these tests and jumps, and no other.
+TEST_F(Certainty, TheFirstInstructionsOfAThread) {
+  FrameRow outermost;
+  outermost.begin = kDescribed, outermost.end = kDescribed + 16;
+  outermost.cfa = CfaRule::at(x86_64::kRsp, 8);
+  FrameRow ordinary = outermost;
+  ordinary.begin += 16, ordinary.end += 16;
+  ordinary.return_address = RegisterRule::at_cfa(-8);
+  ASSERT_TRUE(space_.add({.begin = outermost.begin, .end = ordinary.end, .rows = {outermost, ordinary}}));
+  const auto is_start = [&](const Code& test, const Code& jumps, std::uint64_t target, bool returned = false) {
+    Code code = test;
+    code.insert(code.end(), jumps.begin(), jumps.end());
+    code.insert(code.end(), {0x0f, 0x84});
+    const auto distance = static_cast<std::uint32_t>(target - (kFunction + code.size() + 4));
+    for (unsigned byte = 0; byte < 4; ++byte) code.push_back(static_cast<std::uint8_t>(distance >> 8 * byte));
+    code.resize(32, 0xcc);
+    put(kFunction, code);
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(returned ? CodeAddress::return_address(kFunction) : CodeAddress::instruction(kFunction));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRax, 0);
+    StackWalker walker(space_, registers);
+    while (walker.step()) {}
+    return walker.end_reason() == WalkEnd::kComplete;
+  };
+  const Code test64{0x48, 0x85, 0xc0}, test32{0x85, 0xc0};
+  const Code near_less{0x0f, 0x8c, 0x40, 0, 0, 0}, near_negative{0x0f, 0x88, 0x40, 0, 0, 0};
+  put(kFunction - 2, {0x0f, 0x05});
+  for (const Code& test : {test64, test32})
+    for (const Code& jump : {Code{}, Code{0x7c, 0x18}, Code{0x78, 0x18}, near_less, near_negative})
+      EXPECT_TRUE(is_start(test, jump, kDescribed)) << test.size() << " " << jump.size();
+  EXPECT_FALSE(is_start(test64, {}, kDescribed + 16)) << "code with a caller";
+  EXPECT_FALSE(is_start(test64, {}, kFunction + 0x100)) << "code that nothing describes";
+  EXPECT_FALSE(is_start(test64, {}, kDescribed, true)) << "a frame that has called";
+  EXPECT_FALSE(is_start(test64, {0x7f, 0x18}, kDescribed)) << "jg, taken by whom it does not concern";
+  EXPECT_FALSE(is_start(test64, {0x90}, kDescribed)) << "another instruction";
+  EXPECT_FALSE(is_start({0x48, 0x85, 0xc9}, {}, kDescribed)) << "test rcx, rcx";
+  EXPECT_FALSE(is_start({0x48, 0x39, 0xc0}, {}, kDescribed)) << "cmp rax, rax";
+  put(kFunction - 2, {0x0f, 0x0b});
+  EXPECT_FALSE(is_start(test64, {}, kDescribed)) << "behind no system call";
+  put(kFunction - 2, {0x90, 0x05});
+  EXPECT_FALSE(is_start(test64, {}, kDescribed));
 }
 
 // _dl_start_user: call _dl_init; mov rsp, r13; jmp r12, to the program's entry point. What stands before that may end
