@@ -1,7 +1,12 @@
 // Code without a row: the frame-pointer rule on hand-assembled functions, held at every instruction.
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+#include <span>
+
 #include "fake_target.h"
+#include "flow/stack_effect.h"
 
 namespace windlass {
 namespace {
@@ -199,6 +204,73 @@ TEST_F(Code, ReturnAddressBehindACall) {
     code.back() = 0x90;
     if (call.size() == 2) {
       EXPECT_EQ(wl_ends_with_call(code.data()), 0);
+    }
+  }
+}
+
+// The decoder of the library, which has tables of its own, says what a call is. All forms of an indirect call, and
+// bytes that begin like one.
+TEST(CodeBytes, ACallEndsWhereTheDecoderHasOneEnd) {
+  std::mt19937 chance(11);
+  unsigned calls = 0;
+  for (unsigned modrm = 0; modrm < 256; ++modrm) {
+    for (unsigned round = 0; round < 400; ++round) {
+      std::uint8_t code[8];
+      for (std::uint8_t& byte : code) byte = static_cast<std::uint8_t>(chance() % 3 == 0 ? 0xd0 : chance());
+      const std::size_t at = round % 8;
+      code[at] = 0xff;
+      if (at < 7) code[at + 1] = static_cast<std::uint8_t>(modrm);
+      bool is_call = false;
+      for (std::size_t begin = 0; begin < 7; ++begin) {
+        if (code[begin] != 0xff || (code[begin + 1] & 0x38) != 0x10) continue;
+        std::uint8_t padded[16] = {};  // so that an instruction that is longer is one, too
+        std::copy(code + begin, code + 8, padded);
+        const auto effect = flow::stack_effect(ByteView(std::span(padded)), 0x1000);
+        is_call |= effect && effect->kind == flow::StackEffect::Kind::kCall && effect->length == 8 - begin;
+      }
+      calls += is_call;
+      ASSERT_EQ(wl_ends_with_indirect_call(code) != 0, is_call) << "modrm " << modrm << " at " << at;
+      ASSERT_EQ(wl_ends_with_call(code) != 0, is_call || code[3] == 0xe8) << "modrm " << modrm << " at " << at;
+    }
+  }
+  EXPECT_GT(calls, 1000U);
+}
+
+// Bytes of those that ways out are made of: where the return address is said to be on top, the decoder must find
+// nothing that moves the stack pointer in front of a return.
+TEST(CodeBytes, AReturnIsOneForTheDecoder) {
+  static constexpr std::uint8_t kBytes[] = {0xc3, 0xc2, 0xf3, 0x0f, 0x87, 0x49, 0x3b, 0xa7, 0xc5, 0xf8, 0x77, 0x5d, 0};
+  using Kind = flow::StackEffect::Kind;
+  const auto returns = [](std::span<const std::uint8_t> code) {
+    flow::StraightCode instructions(ByteView(code), 0x1000, code.size());
+    for (unsigned i = 0; i < 3; ++i) {
+      const auto effect = instructions.next();
+      if (!effect) return false;
+      if (effect->kind == Kind::kReturn) return true;
+      if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) return false;
+    }
+    return false;
+  };
+  std::mt19937 chance(12);
+  unsigned found = 0;
+  for (unsigned round = 0; round < 1'000'000; ++round) {
+    std::uint8_t code[24];
+    for (std::uint8_t& byte : code) byte = kBytes[chance() % std::size(kBytes)];
+    if (!wl_code_returns(code)) continue;
+    ++found;
+    ASSERT_TRUE(returns(code)) << "round " << round << ", first byte " << unsigned{code[0]};
+  }
+  EXPECT_GT(found, 1000U);
+  for (Bytes code :
+       {Bytes{0xc3}, Bytes{0xc2, 8, 0}, Bytes{0xf3, 0xc3}, Bytes{0x0f, 0x87, 1, 2, 3, 4, 0xc3},
+        Bytes{0x49, 0x3b, 0xa7, 1, 2, 3, 4, 0x0f, 0x87, 5, 6, 7, 8, 0xc3}, Bytes{0xc5, 0xf8, 0x77, 0xc3}}) {
+    const std::size_t size = code.size();
+    code.resize(16, 0x90);
+    EXPECT_TRUE(wl_code_returns(code.data())) << size;
+    ASSERT_TRUE(returns(code)) << size;
+    if (size > 1 && code[0] != 0xc2) {
+      code[size - 1] = 0x90;
+      EXPECT_FALSE(wl_code_returns(code.data())) << size << " without its return";
     }
   }
 }

@@ -265,6 +265,41 @@ TEST_F(ManagedGarbage, IsTheReadersAmongRandomWords) {
   EXPECT_GT(found, 1000U);
 }
 
+// A block for each begun KiB of code, behind the one that stays empty; 4 GiB at most.
+TEST(ManagedRange, HasTheBlocksForItsCode) {
+  wl_code_header header{};
+  header.begin = kBegin;
+  for (const std::uint64_t blocks : {1u, 2u, 3u, 1000u, 1u << 22}) {
+    for (const std::uint64_t size : {blocks * 1024 - 1023, blocks * 1024 - 1, blocks * 1024}) {
+      header.end = header.begin + size;
+      for (const std::uint64_t count : {blocks - 1, blocks, blocks + 1, blocks + 2}) {
+        header.block_count = static_cast<std::uint32_t>(count);
+        EXPECT_EQ(wl_code_has_range(&header) != 0, count == blocks + 1) << size << " bytes, " << count << " blocks";
+      }
+    }
+  }
+  header.block_count = 1;
+  header.end = header.begin;
+  EXPECT_FALSE(wl_code_has_range(&header)) << "no code";
+  header.end = header.begin - 1;
+  EXPECT_FALSE(wl_code_has_range(&header)) << "an end in front of its begin";
+  header.end = header.begin + (1ull << 32) + 1;
+  EXPECT_FALSE(wl_code_has_range(&header)) << "more than offsets reach";
+}
+
+TEST(ManagedRange, SectionsLieInTheTable) {
+  wl_code_header header{};
+  header.size = 64;
+  for (std::uint64_t begin = 0; begin < 80; ++begin)
+    for (std::uint64_t size = 0; size < 80; ++size)
+      for (const std::uint64_t alignment : {1u, 4u, 8u})
+        EXPECT_EQ(wl_code_has_section(&header, begin, size, alignment) != 0,
+                  begin % alignment == 0 && begin + size <= 64)
+            << begin << " " << size << " " << alignment;
+  EXPECT_FALSE(wl_code_has_section(&header, 8, ~0ull, 8));
+  EXPECT_FALSE(wl_code_has_section(&header, ~7ull, 8, 8));
+}
+
 TEST_F(ManagedGarbage, IsNoTable) {
   Reader reader(bytes());
   ASSERT_LT(reader.look_up(kBegin), WL_LOOKED_UNREADABLE);
