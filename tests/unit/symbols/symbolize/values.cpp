@@ -1,0 +1,68 @@
+#include "values.h"
+
+using namespace windlass::test::values;
+
+bool a_bool;
+char a_char;
+signed char a_signed_char;
+unsigned char an_unsigned_char;
+char16_t a_char16;
+char32_t a_char32;
+wchar_t a_wide_char;
+short a_short;
+unsigned short an_unsigned_short;
+int an_int;
+unsigned an_unsigned;
+long a_long;
+unsigned long an_unsigned_long;
+Wide a_wide;
+UnsignedWide an_unsigned_wide;
+float a_float;
+double a_double;
+long double a_long_double;
+_Complex float a_complex;
+Plain a_plain;
+Signed a_signed;
+Small a_small;
+Number a_number;
+Count a_count = 1;
+Empty an_empty;
+Point a_point;
+Nested a_nested;
+Derived a_derived;
+int Derived::shared;
+Virtual a_virtual;
+Either an_either;
+Anonymous an_anonymous;
+Bits a_bits;
+Many a_many;
+Sixteen a_sixteen;
+Deep6 a_deep6;
+Deep7 a_deep7;
+Member a_member;
+int the_number;
+References a_references{the_number, Point()};
+int an_array[3];
+int a_matrix[2][3];
+int eight[8];
+int nine[9];
+char characters[8];
+char many_characters[300];
+Point points[2];
+char large[4096];
+char too_large[4097];
+extern int open_array[];
+int open_array[] = {1};
+void* a_void_pointer;
+int* a_pointer;
+char* a_text;
+const unsigned char* an_unsigned_text;
+const char* const a_constant_text = "";
+Text a_named_text;
+char** a_pointer_to_text;
+int* const* volatile a_deep_pointer;
+Function* a_function;
+int Point::*a_member_pointer;
+const volatile int both = 1;
+
+void use(int& reference, Point&& moved, const Point& constant) { (void)reference, (void)moved, (void)constant; }
