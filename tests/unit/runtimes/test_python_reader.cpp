@@ -2,9 +2,11 @@
 // changed, lying.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <random>
+#include <vector>
 
 #include "runtimes/interpreted_frames.h"
 #include "runtimes/interpreter.h"
@@ -252,6 +254,116 @@ TEST(PythonReader, EachVersionHasALayoutAndOthersHaveNone) {
   }
   EXPECT_TRUE(SaysItself().of_version(0x030e0000).is_refused());
   EXPECT_TRUE(SaysItself().of_version(0x040b0000).is_refused());
+}
+
+// A function's instructions in runs of a line each, or of none. As CPython's own writers put them down (Objects/
+// lnotab_notes.txt; locations.md), so that each place has its line again.
+struct LineRun {
+  std::uint32_t instructions;
+  std::optional<std::uint32_t> line;
+};
+
+class LineTable {
+ public:
+  std::vector<std::uint8_t> bytes;
+
+  // Pairs of 3.9 and before, which have a line for all code; of 3.10.
+  void add_pairs(std::uint32_t size, std::int64_t lines, std::uint32_t most, bool lines_first) {
+    const auto split_lines = [&](std::uint32_t first) {
+      for (; lines > 127; lines -= 127, first = 0) add(first, 127);
+      for (; lines < -127; lines += 127, first = 0) add(first, -127);
+      return first;
+    };
+    if (lines_first) {
+      (void)split_lines(0);
+      for (; size > most; size -= most, lines = 0) add(most, lines);
+    } else {
+      for (; size > most; size -= most) add(most, 0);
+      size = split_lines(size);
+    }
+    add(size, lines);
+  }
+  void add(std::uint32_t size, std::int64_t lines) {
+    bytes.push_back(static_cast<std::uint8_t>(size));
+    bytes.push_back(static_cast<std::uint8_t>(lines));
+  }
+  // 3.11 and later.
+  void add_entry(unsigned kind, std::uint32_t instructions, std::int64_t lines, std::uint32_t column) {
+    bytes.push_back(static_cast<std::uint8_t>(0x80 | kind << 3 | (instructions - 1)));
+    if (kind < 10) bytes.push_back(static_cast<std::uint8_t>(column & 0x7f));
+    if (kind >= 10 && kind <= 12) bytes.insert(bytes.end(), {0x11, 0x22});
+    if (kind == 13 || kind == 14)
+      add_varint(lines < 0 ? static_cast<std::uint64_t>(-lines) << 1 | 1 : static_cast<std::uint64_t>(lines) << 1);
+    if (kind == 14)
+      for (const std::uint32_t more : {column % 3, column, column + 1}) add_varint(more);
+  }
+  void add_varint(std::uint64_t value) {
+    for (; value >= 64; value >>= 6) bytes.push_back(static_cast<std::uint8_t>(value & 63) | 64);
+    bytes.push_back(static_cast<std::uint8_t>(value));
+  }
+  [[nodiscard]] ByteView view() const { return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}; }
+};
+
+TEST(PythonLines, EachPlaceHasItsLineInEveryForm) {
+  std::mt19937 chance(5);
+  for (unsigned round = 0; round < 100; ++round) {
+    constexpr std::uint32_t kFirst = 100'000;
+    std::vector<LineRun> runs;
+    for (unsigned i = 0; i < 1 + round % 12; ++i) {
+      const std::int64_t spread = round % 3 == 0 ? 3 : round % 3 == 1 ? 300 : 70'000;
+      const auto line = static_cast<std::uint32_t>(kFirst + static_cast<std::int64_t>(chance()) % spread - spread / 2);
+      runs.push_back({1 + static_cast<std::uint32_t>(chance() % (round % 5 == 0 ? 400 : 6)), line});
+      if (i != 0 && chance() % 4 == 0) runs.back().line.reset();
+    }
+    LineTable pairs, ranges, locations;
+    std::int64_t of_pairs = kFirst, of_ranges = kFirst, of_locations = kFirst;
+    std::uint32_t before = 0;
+    for (const LineRun& run : runs) {
+      const std::int64_t line = run.line.value_or(static_cast<std::uint32_t>(of_pairs));
+      pairs.add_pairs(before, line - of_pairs, 255, false);
+      before = 2 * run.instructions;
+      of_pairs = line;
+      if (run.line) {
+        ranges.add_pairs(2 * run.instructions, *run.line - of_ranges, 254, true);
+        of_ranges = *run.line;
+      } else {
+        for (std::uint32_t size = 2 * run.instructions; size != 0; size -= std::min(size, 254u))
+          ranges.add(std::min(size, 254u), -128);
+      }
+      for (std::uint32_t left = run.instructions; left != 0;) {
+        const std::uint32_t taken = std::min(left, 1 + static_cast<std::uint32_t>(chance() % 8));
+        left -= taken;
+        const std::int64_t lines = run.line ? *run.line - of_locations : 0;
+        unsigned kind = 13 + chance() % 2;
+        if (!run.line)
+          kind = 15;
+        else if (lines == 0 && chance() % 2 == 0)
+          kind = chance() % 10;
+        else if (lines >= 0 && lines <= 2 && chance() % 2 == 0)
+          kind = 10 + static_cast<unsigned>(lines);
+        locations.add_entry(kind, taken, lines, chance() % 1000);
+        if (run.line) of_locations = *run.line;
+      }
+    }
+    std::uint32_t at = 0;
+    std::uint32_t last = kFirst;
+    for (const LineRun& run : runs) {
+      last = run.line.value_or(last);
+      for (std::uint32_t i = 0; i < run.instructions; ++i, ++at) {
+        const auto place = static_cast<std::int32_t>(at);
+        ASSERT_EQ(line_at(Lines::kLnotab, pairs.view(), kFirst, 2 * place), last) << round << " at " << at;
+        ASSERT_EQ(line_at(Lines::kLinetable, ranges.view(), kFirst, place), run.line.value_or(0))
+            << round << " at " << at;
+        ASSERT_EQ(line_at(Lines::kLocations, locations.view(), kFirst, 2 * place), run.line.value_or(0))
+            << round << " at " << at;
+      }
+    }
+    const auto end = static_cast<std::int32_t>(at);
+    EXPECT_EQ(line_at(Lines::kLinetable, ranges.view(), kFirst, end), 0u) << "behind the function";
+    EXPECT_EQ(line_at(Lines::kLocations, locations.view(), kFirst, 2 * end), 0u) << "behind the function";
+    for (const Lines form : {Lines::kLnotab, Lines::kLinetable, Lines::kLocations})
+      EXPECT_EQ(line_at(form, pairs.view(), kFirst, -1), kFirst) << "the function has not begun";
+  }
 }
 
 TEST(PythonReader, TablesOfLinesThatEndTooSoon) {
