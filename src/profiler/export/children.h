@@ -1,6 +1,7 @@
 // The children of a tree's nodes, by their labels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -32,10 +33,10 @@ class Children {
     __builtin_prefetch(&first_[key.parent]);
     several_.prefetch(hash(key));
   }
-  // One that is not there. Nodes are added in the order of their numbers.
+  // One that is not there. Nodes are added in the order of their numbers. Those that are left out have no children.
   template <typename KeyOf>
   void add(std::uint32_t child, KeyOf key_of) {
-    first_.push_back(profile::kNone);
+    first_.resize(std::size_t{child} + 1, profile::kNone);
     const auto hash_of = [&](std::uint32_t node) { return hash(key_of(node)); };
     std::uint32_t& first = first_[key_of(child).parent];
     if (first == profile::kNone) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace windlass::exporter {
 
@@ -28,6 +29,13 @@ bool PageBuffer::reserve(std::size_t capacity) {
   (void)::madvise(at, rounded, MADV_HUGEPAGE);  // a fault for 2 MiB, where the system has such pages
   data_ = static_cast<std::byte*>(at);
   capacity_ = rounded;
+  return true;
+}
+
+bool PageBuffer::append(const void* bytes, std::size_t size) {
+  if (size > capacity_ - size_ && !reserve(std::max(size_ + size, capacity_ * 3 / 2))) return false;
+  if (size != 0) std::memcpy(data_ + size_, bytes, size);
+  size_ += size;
   return true;
 }
 

@@ -23,6 +23,8 @@ class PageBuffer {
 
   // To so many bytes, at least; moves data(). False: there is no memory, and nothing has changed.
   [[nodiscard]] bool reserve(std::size_t capacity);
+  // Copies bytes behind the last one. False: as of reserve().
+  [[nodiscard]] bool append(const void* bytes, std::size_t size);
   // At most capacity(). Bytes that nobody wrote are 0.
   void set_size(std::size_t size) { size_ = size; }
 

@@ -35,6 +35,7 @@ struct PprofLimits {
   std::uint64_t max_items = std::uint64_t{1} << 28;   // of about 4 bytes of memory: all kinds of messages, callers of
                                                       // different stacks
   std::uint64_t max_frames = std::uint64_t{1} << 28;  // of the stacks of all samples, with inlined calls
+  std::size_t worth_threads = std::size_t{1} << 20;   // bytes that are read by three threads, if there are several CPUs
 };
 
 // Compressed or not. Also reads other programs' profiles: a value of the unit "count" and the value behind it are one

@@ -1,6 +1,8 @@
 #include "profiler/export/pprof_labels.h"
 
-#include <cstring>
+#include <functional>
+#include <new>
+#include <utility>
 
 #include "profiler/export/pprof_fields.h"
 #include "profiler/export/pprof_wire.h"
@@ -21,38 +23,66 @@ std::uint8_t certainty_of(std::string_view text) {
   return certainty;
 }
 
+std::uint64_t hash_of_list(protozero::data_view list) {
+  return std::hash<std::string_view>()({list.data(), list.size()});
+}
+
 }  // namespace
 
-void PprofLabels::add(protozero::data_view label) {
-  const auto size = static_cast<std::uint32_t>(label.size());
-  bytes_.append(reinterpret_cast<const char*>(&size), sizeof size).append(label.data(), label.size());
+protozero::data_view PprofLabelLists::bytes_of(const Entry& entry) const {
+  return {reinterpret_cast<const char*>(bytes_.data()) + entry.begin, entry.size};
 }
 
-const SampleLabels& PprofLabels::take() {
-  if (last_ == nullptr || bytes_ != last_->first) {
-    auto known = known_.find(bytes_);
-    if (known == known_.end()) {
-      if (known_.size() == kMostKnown) known_.clear();
-      known = known_.emplace(bytes_, read()).first;
-    }
-    last_ = &*known;
+const PprofLabelLists::Entry* PprofLabelLists::find(std::uint64_t hash, protozero::data_view list) const {
+  return known_.find(hash, [&](const Entry& other) {
+    return other.hash == hash && other.size == list.size() &&
+           (list.empty() || std::memcmp(bytes_of(other).data(), list.data(), list.size()) == 0);
+  });
+}
+
+bool PprofLabelLists::add_known(protozero::data_view labels) {
+  if (!list_.empty()) return false;
+  const Entry* const known = find(hash_of_list(labels), labels);
+  if (known != nullptr) number_ = known->number;
+  return known != nullptr;
+}
+
+void PprofLabelLists::add(protozero::data_view label) {
+  if (list_.empty()) {
+    list_ = label;
+  } else if (scattered_.empty() && list_.data() + list_.size() == label.data()) {
+    list_ = {list_.data(), list_.size() + label.size()};
+  } else {
+    if (scattered_.empty()) scattered_.assign(list_.data(), list_.size());
+    scattered_.append(label.data(), label.size());
+    list_ = {scattered_.data(), scattered_.size()};
   }
-  bytes_.clear();
-  return last_->second;
 }
 
-SampleLabels PprofLabels::read() {
+std::uint32_t PprofLabelLists::take(std::uint64_t at) {
+  if (number_) return *std::exchange(number_, std::nullopt);
+  const protozero::data_view list = std::exchange(list_, {});
+  Entry entry{.hash = hash_of_list(list), .size = list.size(), .number = size_};
+  if (const Entry* const known = find(entry.hash, list)) {
+    entry = *known;
+  } else {
+    const Head head{.at = at, .size = list.size()};
+    if (!bytes_.append(&head, sizeof head)) throw std::bad_alloc();
+    entry.begin = bytes_.size();
+    if (!bytes_.append(list.data(), list.size())) throw std::bad_alloc();
+    ++size_;
+    known_.add(entry);
+  }
+  scattered_.clear();
+  return entry.number;
+}
+
+SampleLabels PprofLabels::read(protozero::data_view list) {
   SampleLabels labels;
   set_.clear();
-  for (std::size_t at = 0; at < bytes_.size() && !labels.wrong_string;) {
-    std::uint32_t size = 0;
-    std::memcpy(&size, bytes_.data() + at, sizeof size);
-    at += sizeof size;
-    read_label({bytes_.data() + at, size}, labels);
-    at += size;
-  }
+  wrong_string_.reset();
+  for (protozero::pbf_reader fields(list); !wrong_string_ && fields.next();) read_label(view_of(fields), labels);
   labels.set = intern_set();
-  labels.items = set_.size();
   return labels;
 }
 
@@ -66,25 +96,25 @@ void PprofLabels::read_label(protozero::data_view label, SampleLabels& to) {
       default: fields.skip();
     }
   }
-  const auto name = string_at(key, to);
+  const auto name = string_at(key);
   if (name == pprof::kPidLabel)
     to.pid = static_cast<std::uint32_t>(value);
   else if (name == pprof::kTidLabel)
     to.tid = static_cast<std::uint32_t>(value);
   else if (name == pprof::kCommLabel)
-    to.comm = intern(string_at(text, to));
+    to.comm = intern(string_at(text));
   else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
-    to.end = end_of(string_at(text, to));
+    to.end = end_of(string_at(text));
   else if (name == pprof::kCertaintyLabel)
-    to.certainty = certainty_of(string_at(text, to));
+    to.certainty = certainty_of(string_at(text));
   else if (text != 0)
-    set_.push_back({intern(name), intern(string_at(text, to))});
+    set_.push_back({intern(name), intern(string_at(text))});
 }
 
-std::string_view PprofLabels::string_at(std::int64_t index, SampleLabels& labels) const {
+std::string_view PprofLabels::string_at(std::int64_t index) {
   if (index >= 0 && static_cast<std::uint64_t>(index) < strings_.size())
     return strings_[static_cast<std::size_t>(index)];
-  if (!labels.wrong_string) labels.wrong_string = index;
+  if (!wrong_string_) wrong_string_ = index;
   return {};
 }
 

@@ -4,10 +4,9 @@
 #include <new>
 #include <optional>
 #include <protozero/pbf_reader.hpp>
-#include <unordered_map>
+#include <system_error>
+#include <thread>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "profiler/export/frames.h"
 #include "profiler/export/gzip.h"
@@ -15,7 +14,7 @@
 #include "profiler/export/id_map.h"
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
-#include "profiler/export/pprof_labels.h"
+#include "profiler/export/pprof_samples.h"
 #include "profiler/export/pprof_split.h"
 #include "profiler/export/pprof_stacks.h"
 #include "profiler/export/pprof_wire.h"
@@ -27,36 +26,57 @@ namespace {
 using profile::kNone;
 using protozero::pbf_reader;
 
+// Of a file that is worth threads.
+bool has_several_cpus() { return std::thread::hardware_concurrency() > 1; }
+
 class PprofReader {
  public:
-  explicit PprofReader(const PprofLimits& limits) : limits_(limits), split_(stacks_, limits.max_items) {}
+  PprofReader(const PprofLimits& limits, bool by_threads)
+      : limits_(limits), by_threads_(by_threads), split_(stacks_, limits.max_items, by_threads) {}
 
   // `next`: the next bytes of the message, none at its end.
   template <typename Next>
   Expected<profile::Profile> read(Next next) {
     try {
-      for (;;) {
-        const Expected<ByteView> piece = next();
-        if (!piece) return Failure(piece.error());
-        if (piece->empty() || split_.is_full()) break;
-        split_.add(*piece);
-      }
-      split_.finish();
+      const auto problem = split_all(next);
+      if (problem) return Failure(*problem);
       is_split_ = true;
       read_split();
-    } catch (const protozero::exception& problem) {
-      set_error(ErrorCode::kMalformed, "not a pprof message (damaged protocol buffer)");
+    } catch (const protozero::exception&) {
+      set_error(ErrorCode::kMalformed, kDamagedPprof);
     } catch (const std::bad_alloc&) {
-      set_error(ErrorCode::kLimit, "out of memory");
+      set_error(ErrorCode::kLimit, kNoMemory);
     }
     if (error_) return Failure(*error_);
     if (strings_.empty() || types_.empty())
       return fail(ErrorCode::kMalformed, "not a pprof profile: it has no string table or no sample types", 0);
-    settle_periods();
+    samples_->settle_periods();
     return std::move(profile_);
   }
 
  private:
+  template <typename Next>
+  std::optional<Error> split_all(Next& next) {
+    std::optional<Error> problem;  // that is behind those of stacks
+    try {
+      for (;;) {
+        const Expected<ByteView> piece = next();
+        if (!piece) {
+          problem = piece.error();
+          break;
+        }
+        if (piece->empty() || split_.is_full()) break;
+        split_.add(*piece);
+      }
+      if (!problem && !split_.is_full()) split_.check_end();
+    } catch (const protozero::exception&) {
+      problem = Error{ErrorCode::kMalformed, kDamagedPprof, split_.at()};
+    }
+    split_.finish();
+    const std::optional<Error> of_stacks = split_.error();
+    return of_stacks ? of_stacks : problem;
+  }
+
   // Locations refer to functions and mappings, all to strings, in any order in the file.
   void read_split() {
     bytes_ = split_.others();
@@ -65,30 +85,80 @@ class PprofReader {
     for_each(all, &PprofReader::read_string_or_count);
     for_each(rest_, &PprofReader::read_mapping_function_or_type);
     make_events();
+    if (error_) return;
+    samples_.emplace(profile_, strings_, limits_, std::move(event_values_), types_.size(), items_);
+    read_locations_and_samples();
+    if (!error_) error_ = samples_->error();
+    if (!error_ && !is_checked_) check_stacks();
+  }
+
+  // Locations by this thread, samples by one of their own.
+  void read_locations_and_samples() {
+    std::thread beside;
+    if (by_threads_) {
+      try {
+        beside = std::thread([this] { samples_->read(split_, stacks_); });
+      } catch (const std::system_error&) {  // no more threads
+      }
+    }
+    const bool is_beside = beside.joinable();
+    const JoinAtEnd join(beside);
+    read_locations();
+    if (!is_beside && !error_) samples_->read(split_, stacks_);
+  }
+  void read_locations() {
     profile_.locations.reserve(std::min(location_fields_.number, kMostReserved));
     frames_in_.reserve(std::min(location_fields_.number, kMostReserved));
     for_each(location_fields_, &PprofReader::read_location_field);
     if (error_) return;
     stacks_.settle(locations_, frames_in_);
-    profile_.samples.reserve(std::min(split_.samples(), kMostReserved));
-    in_samples_ = true;
-    split_.take_samples([this](const SplitSample& sample, protozero::data_view fields) {
-      at_ = sample.at;
-      read_sample(sample.stack, pbf_reader(fields));
-      return !error_;
-    });
+    std::uint64_t most = 0;  // frames
+    const std::uint64_t most_samples = split_.samples() * profile_.events.size();
+    is_checked_ = stacks_.most_frames() != PprofStacks::kWrong &&
+                  !__builtin_mul_overflow(stacks_.most_frames(), most_samples, &most) && most <= limits_.max_frames;
+    if (is_checked_) stacks_.drop_frames();
+  }
+  struct JoinAtEnd {
+    explicit JoinAtEnd(std::thread& thread) : thread_(thread) {}
+    ~JoinAtEnd() {
+      if (thread_.joinable()) thread_.join();
+    }
+    JoinAtEnd(const JoinAtEnd&) = delete;
+    JoinAtEnd& operator=(const JoinAtEnd&) = delete;
+
+   private:
+    std::thread& thread_;
+  };
+
+  // That their locations are there, and that they are not too many. Inlined calls make many frames of a location, in
+  // each stack that has it.
+  void check_stacks() {
+    if (stacks_.most_frames() == PprofStacks::kWrong) {
+      std::uint64_t at = 0;
+      for (std::size_t sample = 0; sample < split_.samples() && !error_; ++sample) {
+        const PprofStackQueue::Found found = split_.stack_of(sample);
+        at += found.behind;
+        if (stacks_.frames_of(found.stack.node) == PprofStacks::kWrong)
+          error_ = Error{ErrorCode::kOutOfRange, "sample names a location that is not there", at,
+                         stacks_.wrong_location(stacks_.stack_of(found.stack))};
+      }
+      return;
+    }
+    std::uint64_t frames = 0;
+    for (const profile::Sample& sample : std::as_const(profile_.samples)) {
+      frames += stacks_.frames_of(sample.locations.node());
+      if (frames > limits_.max_frames) {
+        error_ = Error{ErrorCode::kLimit, "stacks of the profile have more frames than the limit", split_.at(),
+                       limits_.max_frames};
+        return;
+      }
+    }
   }
 
-  // Which values of a sample are an event's; kNoValue: none.
-  struct EventValues {
-    std::size_t count = kNoValue, value = kNoValue;
-  };
-  static constexpr std::size_t kNoValue = ~std::size_t{0};
+  using EventValues = PprofEventValues;
+  static constexpr std::size_t kNoValue = EventValues::kNoValue;
   static constexpr std::size_t kMostReserved = 1 << 22;
   static constexpr std::size_t kMostEvents = 64;  // each is looked for in each sample
-  struct Sums {
-    std::uint64_t count = 0, value = 0;
-  };
   struct Type {
     std::string_view name, unit;
   };
@@ -125,26 +195,20 @@ class PprofReader {
 
   void set_error(ErrorCode code, const char* what, std::uint64_t detail = 0) {
     if (error_) return;
-    error_ = Error{code, what, !is_split_ ? split_.at() : in_samples_ ? at_ : split_.place_of(at_), detail};
+    error_ = Error{code, what, is_split_ ? split_.place_of(at_) : split_.at(), detail};
   }
   // Counts against the limit on items; memory stays proportional to it.
   bool count_item() { return count_items(1); }
   bool count_items(std::uint64_t number) {
     items_ += number;
     if (items_ <= limits_.max_items) return true;
-    set_error(ErrorCode::kLimit, "profile has more items than the limit", limits_.max_items);
+    set_error(ErrorCode::kLimit, kTooManyItems, limits_.max_items);
     return false;
-  }
-  // Inlined calls make many frames of a location, in each stack that has it.
-  void count_frames(std::uint64_t number) {
-    frames_ += number;
-    if (frames_ > limits_.max_frames)
-      set_error(ErrorCode::kLimit, "stacks of the profile have more frames than the limit", limits_.max_frames);
   }
   std::string_view string_at(std::int64_t index) {
     if (index >= 0 && static_cast<std::uint64_t>(index) < strings_.size())
       return strings_[static_cast<std::size_t>(index)];
-    set_error(ErrorCode::kOutOfRange, "string index past the string table", static_cast<std::uint64_t>(index));
+    set_error(ErrorCode::kOutOfRange, kNoSuchString, static_cast<std::uint64_t>(index));
     return {};
   }
   pbf_reader message(pbf_reader& top) {
@@ -231,16 +295,7 @@ class PprofReader {
     const auto shown = by_default != profile_.events.end() ? by_default - profile_.events.begin()
                                                            : std::ssize(profile_.events) - 1;  // profile.proto says so
     profile_.shown_event = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(shown, 0));
-    varies_.assign(profile_.events.size(), false);
-    sums_.assign(profile_.events.size(), {});
   }
-  // Where values are not a multiple of the period, each counts as it is.
-  void settle_periods() {
-    if (negative_ != 0) profile_.comments.push_back(fmt::format("{} values below 0 were read as 0", negative_));
-    for (std::size_t i = 0; i < varies_.size(); ++i)
-      if (varies_[i]) profile_.events[i].period = 0;
-  }
-
   // Repeated int64: one a field in our files, packed in Go's.
   void read_comment(pbf_reader& top) {
     handled_ = true;
@@ -368,147 +423,47 @@ class PprofReader {
     return mark == std::string::npos ? 0 : std::strtoull(name.c_str() + mark + 1, nullptr, 16);
   }
 
-  // `fields`: those that are no stack.
-  void read_sample(const SampleStack& stack, pbf_reader fields) {
-    profile::Sample sample;
-    values_.clear();
-    times_.clear();
-    lasted_.clear();
-    while (fields.next()) {
-      switch (fields.tag()) {
-        case pprof::kSampleValue: read_values(fields); break;
-        case pprof::kSampleLabel: labels_.add(view_of(fields)); break;
-        case pprof::kSampleTimes: read_numbers(fields, times_); break;
-        case pprof::kSampleLasted: read_numbers(fields, lasted_); break;
-        default: fields.skip();
-      }
-    }
-    const std::uint64_t frames = stacks_.frames_of(stack);
-    if (frames == PprofStacks::kWrong)
-      return set_error(ErrorCode::kOutOfRange, "sample names a location that is not there",
-                       stacks_.wrong_location(stack));
-    count_frames(frames);
-    sample.locations = stacks_.stack_of(stack);
-    set_labels(sample);
-    const bool any = std::ranges::any_of(values_, [](std::int64_t one) { return one > 0; });
-    negative_ += static_cast<std::uint64_t>(std::ranges::count_if(values_, [](std::int64_t one) { return one < 0; }));
-    bool added = false;
-    for (std::uint32_t event = 0; event < event_values_.size() && !error_; ++event) {
-      const bool more = add_values(event, sample, any, added);
-      if (more && added) count_frames(frames);  // a further sample with the same stack
-      added |= more;
-    }
-    if (added && !times_.empty() && !error_) add_times(profile_.samples.back());
-  }
-  // Of our files, whose samples have one event each.
-  void add_times(profile::Sample& sample) {
-    const std::uint64_t per_time = profile_.events[sample.event].per_time;
-    if (per_time == 0) return;
-    if (times_.size() > sample.count / per_time || (!lasted_.empty() && lasted_.size() != times_.size()))
-      return set_error(ErrorCode::kMalformed, "sample has another number of times than of counts", times_.size());
-    sample.first_time = profile_.times.size();
-    sample.times = static_cast<std::uint32_t>(times_.size());
-    std::uint64_t time = 0;
-    for (std::size_t i = 0; i < times_.size(); ++i) {
-      const std::uint64_t lasted = lasted_.empty() ? 0 : lasted_[i];
-      if (__builtin_add_overflow(time, times_[i], &time) || time + lasted < time)
-        return set_error(ErrorCode::kLimit, "time of a sample does not fit in 64 bits");
-      profile_.times.push_back({time, lasted});
-    }
-  }
   void read_numbers(pbf_reader& fields, std::vector<std::uint64_t>& to) {
     handled_ = true;
     must_be(fields, protozero::pbf_wire_type::length_delimited);
     for (const std::uint64_t number : fields.get_packed_uint64())
       if (count_item()) to.push_back(number);
   }
-  std::uint64_t value_at(std::size_t index) const {
-    return index < values_.size() ? static_cast<std::uint64_t>(std::max<std::int64_t>(values_[index], 0)) : 0;
-  }
-  // True: the sample has something of the event. One without `any` value is kept by the first event. `again`: another
-  // event has taken the sample already.
-  bool add_values(std::uint32_t event, profile::Sample& sample, bool any, bool again) {
-    const EventValues at = event_values_[event];
-    const std::uint64_t period = profile_.events[event].period, value = value_at(at.value);
-    std::uint64_t count = value_at(at.count);
-    if (at.count == kNoValue && value != 0) count = period != 0 ? std::max<std::uint64_t>(1, value / period) : 1;
-    if (count == 0 && value == 0 && (any || event != 0)) return false;
-    if (at.value != kNoValue && period != 0 && value != count * period) varies_[event] = true;
-    Sums& sums = sums_[event];
-    if (__builtin_add_overflow(sums.count, count, &sums.count) ||
-        __builtin_add_overflow(sums.value, value, &sums.value)) {
-      set_error(ErrorCode::kLimit, "values of the samples add up to more than 64 bits");
-      return false;
-    }
-    if (again) sample = profile_.samples.back();
-    profile::Sample& added = profile_.samples.emplace_back(std::move(sample));
-    added.event = event;
-    added.count = count;
-    added.value = value;
-    return !again || count_items(sizeof(profile::Sample) / kItemBytes);
-  }
-  void set_labels(profile::Sample& sample) {
-    const SampleLabels& labels = labels_.take();
-    if (!count_items(labels.items)) return;
-    if (labels.wrong_string) string_at(*labels.wrong_string);
-    sample.pid = labels.pid;
-    sample.tid = labels.tid;
-    sample.comm = labels.comm;
-    sample.end = labels.end;
-    sample.certainty = labels.certainty;
-    sample.labels = labels.set;
-  }
-  void read_values(pbf_reader& fields) {
-    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      if (values_.size() < types_.size())
-        values_.push_back(signed_of(fields));
-      else
-        fields.skip();
-      return;
-    }
-    for (const auto value : fields.get_packed_int64())
-      if (values_.size() < types_.size()) values_.push_back(value);
-  }
-
   PprofLimits limits_;
+  const bool by_threads_;
   PprofStacks stacks_;
   PprofSplit split_;
   bool is_split_ = false;
-  bool in_samples_ = false;
-  ByteView bytes_;  // split_.others()
+  bool is_checked_ = false;  // no stack is wrong, and they are not too many
+  ByteView bytes_;           // split_.others()
   std::uint64_t items_ = 0;
   Fields string_fields_, location_fields_, rest_;
   Fields* found_ = nullptr;               // the kind of the field being read
-  std::uint64_t frames_ = 0;              // of all stacks
   std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
-  std::uint64_t at_ = 0;                  // of the field being read: its offset in bytes_; of a sample: in the message
+  std::uint64_t at_ = 0;                  // of the field being read: its offset in bytes_
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;
   std::vector<StandIn> stand_ins_;         // of functions; empty before the first location
   std::vector<Type> types_;                // of the values, in their order
   std::vector<EventValues> event_values_;  // of each event
-  std::uint64_t negative_ = 0;             // values of samples
-  std::vector<bool> varies_;               // of each event: a value was no multiple of the period
-  std::vector<Sums> sums_;                 // of each event: of all samples
   Type period_type_;
   std::string_view default_type_;
   std::uint64_t period_ = 0;
   IdMap mappings_, functions_, locations_;
-  std::vector<profile::Line> lines_;  // of the location at hand
-  std::vector<std::int64_t> values_;
-  std::vector<std::uint64_t> times_, lasted_;   // of the sample at hand
+  std::vector<profile::Line> lines_;            // of the location at hand
   std::vector<std::uint64_t> counts_of_times_;  // of each event
   profile::Profile profile_;
-  PprofLabels labels_{strings_, profile_};
+  std::optional<PprofSamples> samples_;
 };
 
 }  // namespace
 
 Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits, std::vector<std::byte>* owned) {
+  const bool by_threads = bytes.size() >= limits.worth_threads && has_several_cpus();
   if (is_gzip(bytes)) {
     std::optional<GzipAhead> pieces(std::in_place, bytes, limits.max_bytes);
-    return PprofReader(limits).read([&]() -> Expected<ByteView> {
+    return PprofReader(limits, by_threads).read([&]() -> Expected<ByteView> {
       Expected<ByteView> piece = pieces->next();
       if (piece && piece->empty()) {
         pieces.reset();
@@ -518,7 +473,7 @@ Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits,
       return piece;
     });
   }
-  return PprofReader(limits).read([&]() -> Expected<ByteView> { return std::exchange(bytes, ByteView()); });
+  return PprofReader(limits, by_threads).read([&]() -> Expected<ByteView> { return std::exchange(bytes, ByteView()); });
 }
 
 Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {

@@ -26,10 +26,7 @@ std::size_t varint_at(const char* bytes, std::size_t size, std::uint64_t& value)
 }
 
 void append(PageBuffer& to, const void* bytes, std::size_t size) {
-  if (size > to.capacity() - to.size() && !to.reserve(std::max(to.size() + size, to.capacity() * 3 / 2)))
-    throw std::bad_alloc();
-  if (size != 0) std::memcpy(to.data() + to.size(), bytes, size);
-  to.set_size(to.size() + size);
+  if (!to.append(bytes, size)) throw std::bad_alloc();
 }
 
 }  // namespace
@@ -87,9 +84,16 @@ void PprofSplit::add(ByteView piece) {
   }
 }
 
-void PprofSplit::finish() {
-  if (!begun_.empty() && !is_full()) throw protozero::end_of_buffer_exception();
-  while (finished_ != samples_ && !is_full()) finish_oldest();
+void PprofSplit::finish() { stacks_.finish(); }
+
+void PprofSplit::check_end() const {
+  if (!begun_.empty()) throw protozero::end_of_buffer_exception();
+}
+
+std::optional<Error> PprofSplit::error() const {
+  if (stacks_.error()) return stacks_.error();
+  if (items() <= most_items_) return std::nullopt;
+  return Error{ErrorCode::kLimit, kTooManyItems, at_, most_items_};
 }
 
 void PprofSplit::take_field(protozero::data_view field) {
@@ -109,51 +113,34 @@ void PprofSplit::take_field(protozero::data_view field) {
 }
 
 void PprofSplit::take_sample(protozero::data_view fields) {
-  const std::size_t record = records_.size();
-  SplitSample sample{.at = at_};
+  const std::size_t place = records_.size();
+  Record sample;
   append(records_, &sample, sizeof sample);
-  protozero::pbf_reader reader(fields);
-  const char* kept = fields.data();  // what is not copied yet of the other fields
-  for (const char* begin = kept; reader.next(); begin = reader.data().data()) {
-    if (reader.tag() != pprof::kSampleLocationId) {
+  const char *begin = fields.data(), *const end = begin + fields.size();
+  for (protozero::pbf_reader reader(fields); reader.next(); begin = reader.data().data()) {
+    if (reader.tag() == pprof::kSampleLocationId) {
+      stacks_.add(ids_of(reader));
+    } else if (reader.tag() == pprof::kSampleLabel) {
+      if (labels_.add_known({begin, static_cast<std::size_t>(end - begin)})) break;
+      (void)view_of(reader);
+      labels_.add({begin, static_cast<std::size_t>(reader.data().data() - begin)});
+    } else {
       reader.skip();
-      continue;
+      append(records_, begin, static_cast<std::size_t>(reader.data().data() - begin));
     }
-    append(records_, kept, static_cast<std::size_t>(begin - kept));
-    stacks_.add(ids_of(reader));
-    kept = reader.data().data();
   }
-  append(records_, kept, static_cast<std::size_t>(fields.data() + fields.size() - kept));
-  sample.rest = static_cast<std::uint32_t>(records_.size() - record - sizeof sample);
-  std::memcpy(records_.data() + record, &sample, sizeof sample);
-  const std::size_t nodes = stacks_.nodes();
-  const std::uint64_t most = most_items_ - std::min(items_, most_items_);
-  const PprofStacks::Begun stack = stacks_.take(most);
-  items_ += sizeof(profile::Sample) / kItemBytes + (stacks_.nodes() - nodes) * kItemsOfNode;
-  if (stack.size > most) items_ = most_items_ + 1;
-  if (samples_ - finished_ == kMostUnfinished) finish_oldest();
-  unfinished_[samples_++ % kMostUnfinished] = {record, stack};
-}
-
-void PprofSplit::finish_oldest() {
-  const Unfinished& oldest = unfinished_[finished_++ % kMostUnfinished];
-  const std::size_t nodes = stacks_.nodes();
-  SplitSample sample = record_at(oldest.record);
-  sample.stack = stacks_.finish(oldest.stack);
-  std::memcpy(records_.data() + oldest.record, &sample, sizeof sample);
-  items_ += (stacks_.nodes() - nodes) * kItemsOfNode;
+  sample.labels = labels_.take(at_);
+  sample.rest = static_cast<std::uint32_t>(records_.size() - place - sizeof sample);
+  std::memcpy(records_.data() + place, &sample, sizeof sample);
+  items_ += sizeof(profile::Sample) / kItemBytes;
+  stacks_.end_sample(at_, items_);
+  ++samples_;
 }
 
 std::uint64_t PprofSplit::place_of(std::size_t other) const {
   const auto behind = std::ranges::upper_bound(places_, other, {}, &std::pair<std::size_t, std::uint64_t>::first);
   if (behind == places_.begin()) return 0;
   return std::prev(behind)->second + (other - std::prev(behind)->first);
-}
-
-SplitSample PprofSplit::record_at(std::size_t at) const {
-  SplitSample sample;
-  std::memcpy(&sample, records_.data() + at, sizeof sample);
-  return sample;
 }
 
 }  // namespace windlass::exporter

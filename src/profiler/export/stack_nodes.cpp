@@ -28,11 +28,6 @@ std::uint32_t StackInterner::add(std::uint32_t node, std::uint32_t location) {
   return child;
 }
 
-std::uint32_t StackInterner::child_of(std::uint32_t node, std::uint32_t location) {
-  const std::uint32_t known = find(node, location);
-  return known != profile::kNone ? known : add(node, location);
-}
-
 std::uint32_t StackInterner::node_of(std::span<const std::uint32_t> stack) {
   std::uint32_t node = 0;
   std::size_t left = stack.size();

@@ -18,10 +18,6 @@ class StackInterner {
 
   // `stack`: innermost first. O(its size).
   std::uint32_t node_of(std::span<const std::uint32_t> stack);
-  // `location` called by the stack of a node.
-  std::uint32_t child_of(std::uint32_t node, std::uint32_t location);
-  // Starts to load what child_of() will look at.
-  void prefetch(std::uint32_t node, std::uint32_t location) const { children_.prefetch({node, location}); }
 
  private:
   [[nodiscard]] std::uint32_t find(std::uint32_t node, std::uint32_t location) const;

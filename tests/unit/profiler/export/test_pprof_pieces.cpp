@@ -1,8 +1,11 @@
 // A gzip file that is unpacked beside its reader, and a pprof message that comes in pieces.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <protozero/exception.hpp>
 #include <protozero/pbf_writer.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +14,8 @@
 #include "profiler/export/pprof.h"
 #include "profiler/export/pprof_fields.h"
 #include "profiler/export/pprof_split.h"
+#include "profiler/export/report.h"
+#include "profiler/export/values.h"
 
 namespace windlass::exporter {
 namespace {
@@ -157,22 +162,28 @@ TEST(PprofPieces, MayEndAnywhere) {
   EXPECT_EQ(text_of(*expected),
             "1000:1 4097 4098 4099\n1001:2 4100 4098 4099\n1002:3\n1003:4 4099\n1004:5 4097 4098 4099\n"
             "1005:6 4351 4099\n");
-  const auto split = [&](std::size_t size) {  // others, and the samples' fields
+  const auto split = [&](std::size_t size, bool by_thread) {  // others, and the samples' fields
     PprofStacks stacks;
-    PprofSplit pieces(stacks, kPlenty);
+    PprofSplit pieces(stacks, kPlenty, by_thread);
     for (std::size_t at = 0; at < whole.size(); at += size)
       pieces.add(bytes_of(std::string_view(whole).substr(at, size)));
+    pieces.check_end();
     pieces.finish();
     std::string text(reinterpret_cast<const char*>(pieces.others().data()), pieces.others().size());
-    pieces.take_samples([&](const SplitSample& sample, protozero::data_view fields) {
-      text += std::to_string(sample.at) + " " + std::to_string(sample.stack.node) + " " +
-              std::to_string(sample.stack.size) + std::string(fields.data(), fields.size());
+    pieces.take_samples(
+        [&](std::uint64_t at, const SampleStack& stack, std::uint32_t labels, protozero::data_view fields) {
+          text += fmt::format("{} {} {} {} {}", at, stack.node, stack.size, labels,
+                              std::string_view(fields.data(), fields.size()));
+          return true;
+        });
+    pieces.labels().for_each([&](std::uint64_t at, protozero::data_view list) {
+      text += fmt::format("{} {}", at, std::string_view(list.data(), list.size()));
       return true;
     });
     return text;
   };
-  const std::string all = split(whole.size());
-  for (std::size_t size = 1; size < whole.size(); ++size) ASSERT_EQ(split(size), all) << size;
+  const std::string all = split(whole.size(), false);
+  for (std::size_t size = 1; size < whole.size(); ++size) ASSERT_EQ(split(size, size % 2 == 0), all) << size;
 }
 
 TEST(PprofPieces, MembersOfAGzipFileMayEndAnywhere) {
@@ -202,6 +213,7 @@ TEST(PprofPieces, AMessageThatEndsInAFieldIsAnErrorThatSaysWhere) {
     PprofSplit pieces(stacks, kPlenty);
     pieces.add(bytes_of(std::string_view(whole).substr(0, size)));
     try {
+      pieces.check_end();
       pieces.finish();
       ++fields;
       EXPECT_EQ(pieces.at(), size);
@@ -250,6 +262,75 @@ TEST(PprofPieces, ALocationThatIsMissingIsNamed) {
   EXPECT_EQ(profile.error().code, ErrorCode::kOutOfRange);
   EXPECT_EQ(profile.error().where, small.last_sample);
   EXPECT_EQ(profile.error().detail, 77u);
+}
+
+// Many batches, of stacks that are new, equal or alike, with labels of all kinds, between fields of every other kind.
+std::string mixed_profile() {
+  SmallProfile small;
+  std::uint32_t state = 1;
+  const auto random = [&state](std::uint32_t below) { return (state = state * 1664525 + 1013904223) / 65536 % below; };
+  for (std::uint32_t i = 0; i < 20'000; ++i) {
+    protozero::pbf_writer to(small.bytes), sample(to, pprof::kSample);
+    const auto add_label = [&](std::int64_t key, std::int64_t number) {
+      protozero::pbf_writer label(sample, pprof::kSampleLabel);
+      label.add_int64(pprof::kLabelKey, key);
+      label.add_int64(i % 3 == 0 ? pprof::kLabelStr : pprof::kLabelNum, number);
+    };
+    if (i % 5 == 0) add_label(3, random(2) + 3);
+    std::vector<std::uint64_t> stack;
+    for (std::uint32_t depth = random(60); depth != 0; --depth) stack.push_back(1 + random(depth < 40 ? 2 : 200));
+    sample.add_packed_uint64(pprof::kSampleLocationId, stack.begin(), stack.end());
+    const std::vector<std::int64_t> values = {random(3) - 1, random(1000)};
+    sample.add_packed_int64(pprof::kSampleValue, values.begin(), values.end());
+    if (i % 7 != 0) add_label(4, random(4) + 3);
+  }
+  protozero::pbf_writer to(small.bytes);
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    protozero::pbf_writer location(to, pprof::kLocation);
+    location.add_uint64(pprof::kLocationId, id);
+    location.add_uint64(pprof::kAddress, 0x1000 + id);
+  }
+  for (const char* text : {"", "samples", "count", "tid", "comm", "a", "b"}) to.add_string(pprof::kStringTable, text);
+  return small.bytes;
+}
+
+// Of a profile in JSON, or its error.
+std::string json_of(std::string_view bytes, PprofLimits limits, bool by_threads) {
+  limits.worth_threads = by_threads ? 0 : ~std::size_t{0};
+  const auto profile = read_pprof(bytes_of(bytes), limits);
+  if (!profile) return fmt::format("{:#x}: {}", profile.error().where, profile.error().text());
+  std::string json;
+  TextWriter out(&json);
+  EXPECT_TRUE(write_json(*profile, out, shown_by_default(*profile)).has_value());
+  return json;
+}
+
+TEST(PprofPieces, ThreadsChangeNothing) {
+  const std::string whole = mixed_profile();
+  const std::string json = json_of(whole, {}, false);
+  EXPECT_GT(std::ranges::count(json, '\n'), 10'000);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(json_of(whole, {}, true) == json);
+  EXPECT_TRUE(json_of(packed(whole), {}, true) == json);
+}
+
+TEST(PprofPieces, ThreadsChangeNoError) {
+  const std::string whole = mixed_profile();
+  std::set<std::string> errors;
+  const auto check = [&](const std::string& bytes, const PprofLimits& limits) {
+    const std::string error = json_of(bytes, limits, false);
+    ASSERT_TRUE(error.starts_with("0x")) << error.substr(0, 80);
+    errors.insert(error);
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(json_of(bytes, limits, true), error);
+  };
+  for (std::uint64_t items = 100; items < 400'000; items *= 3) check(whole, {.max_items = items});
+  check(whole, {.max_frames = 10'000});
+  for (std::size_t part = 1; part < 8; ++part) {
+    check(whole.substr(0, whole.size() * part / 8), {});
+    std::string damaged = whole;
+    std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(whole.size() * part / 8), 40, '\xff');
+    check(damaged, {});
+  }
+  EXPECT_GE(errors.size(), 15u);
 }
 
 // A long list of samples that are not different takes the memory of one stack.
