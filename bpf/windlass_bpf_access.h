@@ -54,21 +54,33 @@ WL_INLINE void wl_expect_stack(struct wl_env* env, __u64 top) {
 #define WL_RETURN_BYTES 8u
 #endif
 
+#define WL_RETURNS_A_CALL 8 /* The verifier goes through every round of a loop. */
+#define WL_MORE_RETURNS 1u
+
+/* The return_instance whose caller's stack begins at `sp`, or any if that is 0, among some from `from` on. With
+ * WL_MORE_RETURNS the one behind these; 0: there are no more. */
+WL_GLOBAL __u64 wl_seek_return(__u64 from, __u64 sp) {
+  struct return_instance* at = (struct return_instance*)from;
+  for (int i = 0; i < WL_RETURNS_A_CALL && at; i++) {
+    if (!sp || BPF_CORE_READ(at, stack) + WL_RETURN_BYTES == sp) return (__u64)at;
+    at = BPF_CORE_READ(at, next);
+  }
+  return at ? (__u64)at | WL_MORE_RETURNS : 0;
+}
+
 /* The return address that the kernel keeps for the function whose caller's stack begins at `sp`. 0: none. If `sp` is 0,
  * it is not known, and the next one counts. Some are left over: until Linux 6.10 the list has that of a function whose
  * return is being sampled, and it keeps those that longjmp() has passed by. */
 WL_INLINE __u64 wl_kept_return(struct wl_env* env, struct uprobe_task* thread, __u64 sp) {
   if (env->next_return == WL_NO_RETURN) return 0;
-  struct return_instance* at = (struct return_instance*)env->next_return;
-  struct return_instance* found = 0;
-  if (!at) at = BPF_CORE_READ(thread, return_instances);
-  for (int i = 0; i < WL_MOST_RETURNS && at; i++) {
-    if (!sp || BPF_CORE_READ(at, stack) + WL_RETURN_BYTES == sp) {
-      found = at;
-      break;
-    }
-    at = BPF_CORE_READ(at, next);
+  __u64 at = env->next_return;
+  if (!at) at = (__u64)BPF_CORE_READ(thread, return_instances);
+  for (int i = 0; i < WL_MOST_RETURNS; i += WL_RETURNS_A_CALL) {
+    at = wl_seek_return(at, sp);
+    if (!(at & WL_MORE_RETURNS)) break;
+    at &= ~(__u64)WL_MORE_RETURNS;
   }
+  struct return_instance* found = (struct return_instance*)at;
   if (!found) return 0;
   __u64 address = BPF_CORE_READ(found, orig_ret_vaddr);
   for (int i = 0; i < WL_CHAINED_RETURNS && found; i++) {
@@ -123,9 +135,9 @@ WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
 /* As wl_read_pair, if both words are in the window; else 1. One branch: verifiers follow each. */
 WL_INLINE int wl_peek_pair(const struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
   const struct wl_window* window = &env->window;
-  __u64 offset = low - window->base; /* huge if below the window */
-  __u64 end = high + 8 - window->base;
-  __u64 outside = offset | end | (window->size - offset) | (window->size - end);
+  __u64 offset = low - window->base;   /* huge if below the window */
+  __u64 end = high + 8 - window->base; /* above `offset` */
+  __u64 outside = offset | end | (window->size - end);
   if (outside >> 63 | (offset & 7)) return 1;
   *first = *(const __u64*)((const __u8*)window->words + (offset & (WL_WINDOW_BYTES - 8)));
   *second = *(const __u64*)((const __u8*)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));

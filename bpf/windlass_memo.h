@@ -172,9 +172,13 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
     return WL_END_REGISTER_LOST;
 #endif
   cfa += wl_memo_cfa_offset(value);
-  if (!wl_is_below(fast->sp, cfa)) {
-    if (!(value & WL_MEMO_BASE_FP) || u->cursor.backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
-    u->cursor.backward++;
+  __u64 grown = cfa - fast->sp;
+  if ((grown | (grown - 1)) / WL_MAX_RAW_PIECE) { /* far, or not above sp */
+    if (!wl_is_below(fast->sp, cfa)) {
+      if (!(value & WL_MEMO_BASE_FP) || u->cursor.backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
+      u->cursor.backward++;
+    }
+    wl_note_stack(u, fast->sp, cfa);
   }
   __u64 fp = fast->fp, ra = 0;
   __u32 valid = fast->valid & (WL_VALID_BASE | (1u << WL_FP) | (1u << wl_memo_xreg(value)));
@@ -190,7 +194,6 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
   valid |= (__u32)is_saved << WL_FP;
 #endif
   if (ra == 0) return fast->exact ? WL_END_GUESSED : WL_END_COMPLETE;
-  if (!wl_is_below(cfa - fast->sp, WL_MAX_RAW_PIECE)) wl_note_stack(u, fast->sp, cfa);
   fast->pc = ra;
   fast->sp = cfa;
   fast->fp = fp;

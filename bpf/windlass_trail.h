@@ -158,24 +158,23 @@ WL_GLOBAL __u32 wl_compare_trail(struct wl_scratch* s, struct wl_trail* trail, _
   if (!s || !trail || at >= WL_TRAIL_FRAMES) return WL_PIECE_ENDS;
   const struct wl_env* env = &s->unwind.env;
   struct wl_sum sum = s->unwind.sum;
-  const struct wl_trail_frame* on = wl_on_trail(trail, at);
+  __u64 frame = wl_on_trail(trail, at)->frame;
   __u32 n = 0, end = 0;
+  if (most > at) most = at;
   for (; n < WL_TRAIL_LOOP; n++) {
     end = WL_PIECE_ENDS;
-    at--;
-    if (n >= most || at >= WL_TRAIL_FRAMES) break;
-    const struct wl_trail_frame* next = wl_on_trail(trail, at);
+    if (n >= most) break;
+    const struct wl_trail_frame* next = wl_on_trail(trail, at - 1 - n);
     __s64 saved = next->saved;
     __u64 low = next->sp + saved, lower, upper;
-    /* `saved` is 0, or the frame is exact, to which no plain step leads. */
-    if ((__s64)(next->frame | ~(__u64)(saved | -saved)) < 0) break;
+    if (saved == 0) break;
     end = WL_PIECE_FAR;
     if (wl_peek_pair(env, low, WL_TRAIL_UPPER(next->sp, low), &lower, &upper)) break;
     end = WL_PIECE_ENDS;
     __u64 is_fp = (__u64)((saved + 8) | -(saved + 8)) >> 63; /* the lower word, unless `saved` is -8 */
     if ((WL_STRIP(env, upper) ^ next->frame) | ((lower ^ next->fp) & -is_fp)) break;
-    wl_add_frame(&sum, on->frame);
-    on = next;
+    wl_add_frame(&sum, frame);
+    frame = next->frame;
     end = 0;
   }
   s->unwind.sum = sum;
@@ -247,7 +246,8 @@ WL_GLOBAL int wl_keep_frame(const struct wl_trail_walk* walk, struct wl_trail* t
   kept->sp = fresh->sp;
   kept->fp = fresh->fp;
   kept->valid = fresh->valid;
-  kept->saved = wl_trail_saved(fresh->value, fresh->sp, sp);
+  /* No plain step leads to an exact frame. */
+  kept->saved = (__s64)fresh->frame < 0 ? 0 : wl_trail_saved(fresh->value, fresh->sp, sp);
   return 0;
 }
 

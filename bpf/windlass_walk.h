@@ -93,6 +93,32 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   return wl_step_by_rule(u, memo, pc);
 }
 
+/* A run of plain steps at work. */
+struct wl_round {
+  struct wl_fast fast;
+  struct wl_sum sum;
+  __u64 plain; /* The bits of a memo's value that tell whether the rule can be applied here. */
+  __u32 frames;
+};
+
+/* Adds the frame at hand, and leaves it if the memo knows a plain rule. */
+WL_INLINE int wl_walk_frame(struct wl_scratch* s, struct wl_memo* memo, struct wl_round* round) {
+  struct wl_unwind* u = &s->unwind;
+  __u32 exact = round->fast.exact;
+  if (round->frames >= u->frame_limit) return WL_END_DEPTH;
+  __u64 frame = wl_frame_of(round->fast.pc, exact);
+  s->frames[(u->first + round->frames) & (WL_FRAME_SLOTS - 1)] = frame;
+  wl_add_frame(&round->sum, frame);
+  round->frames++;
+  int hit;
+  __u64 value = wl_memo_find(memo, u->space, round->fast.pc - 1 + exact, exact, &hit)->value;
+  if ((hit ^ 1) | ((value & round->plain) ^ WL_MEMO_PLAIN)) return WL_NEEDS_STEP;
+  int status = wl_apply_plain(u, &round->fast, value);
+  if (status == WL_CONTINUE)
+    wl_note_fresh(&s->trail, round->fast.pc, round->fast.sp, round->fast.fp, round->fast.valid, value);
+  return status;
+}
+
 #define WL_FRAMES_A_ROUND 6
 
 /* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory; fewer if the trail is
@@ -101,48 +127,34 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   if (!s || !memo) return WL_END_INTERNAL;
   struct wl_unwind* u = &s->unwind;
   struct wl_cursor* cursor = &u->cursor;
-  struct wl_fast fast = {
-      .pc = cursor->regs[WL_PC],
-      .sp = cursor->regs[WL_SP],
-      .fp = cursor->regs[WL_FP],
-      .valid = cursor->valid,
-      .exact = cursor->exact,
+  struct wl_round round = {
+      .fast =
+          {
+              .pc = cursor->regs[WL_PC],
+              .sp = cursor->regs[WL_SP],
+              .fp = cursor->regs[WL_FP],
+              .valid = cursor->valid,
+              .exact = cursor->exact,
+          },
+      .sum = u->sum,
+      .plain = WL_MEMO_PLAIN | (u->keeps_x ? WL_MEMO_LOSES_X : 0),
+      .frames = u->frames,
   };
-  struct wl_sum sum = u->sum;
   __u64 low_sp = s->trail.low_sp;
-  __u64 refused = u->keeps_x ? WL_MEMO_LOSES_X : 0;
-  __u32 n = u->frames;
   int status = WL_CONTINUE;
   __u32 i;
   for (i = 0; i < WL_FRAMES_A_ROUND; i++) {
-    if (fast.sp > low_sp) break;
-    if (n >= u->frame_limit) {
-      status = WL_END_DEPTH;
-      break;
-    }
-    __u64 frame = wl_frame_of(fast.pc, fast.exact);
-    __u64 pc = fast.pc - 1 + fast.exact;
-    s->frames[(u->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
-    wl_add_frame(&sum, frame);
-    n++;
-    int hit;
-    const struct wl_memo_entry* entry = wl_memo_find(memo, u->space, pc, fast.exact, &hit);
-    __u64 value = entry->value;
-    if (!hit || !(value & WL_MEMO_PLAIN) || (value & refused)) {
-      status = WL_NEEDS_STEP;
-      break;
-    }
-    status = wl_apply_plain(u, &fast, value);
+    if (round.fast.sp > low_sp) break;
+    status = wl_walk_frame(s, memo, &round);
     if (status != WL_CONTINUE) break;
-    wl_note_fresh(&s->trail, fast.pc, fast.sp, fast.fp, fast.valid, value);
   }
-  cursor->regs[WL_PC] = fast.pc;
-  cursor->regs[WL_SP] = fast.sp;
-  cursor->regs[WL_FP] = fast.fp;
-  cursor->valid = fast.valid;
-  cursor->exact = fast.exact;
-  u->sum = sum;
-  u->frames = n;
+  cursor->regs[WL_PC] = round.fast.pc;
+  cursor->regs[WL_SP] = round.fast.sp;
+  cursor->regs[WL_FP] = round.fast.fp;
+  cursor->valid = round.fast.valid;
+  cursor->exact = round.fast.exact;
+  u->sum = round.sum;
+  u->frames = round.frames;
   u->memo_hits += i;
   return status;
 }
