@@ -295,9 +295,9 @@ WL_GLOBAL int wl_find_stack_top(struct wl_scratch* s) {
   return 1;
 }
 
-/* The user stack. 1 if the sample went to the agent with its raw stack. */
+/* The user stack, which is left to the agent without `walks`. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct wl_trail* trail,
-                                 struct task_struct* task) {
+                                 struct task_struct* task, int walks) {
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if (wl_works_for_kernel(task) || !wl_find_stack_top(s) || BPF_CORE_READ_BITFIELD(task, in_execve)) {
@@ -320,7 +320,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
     if (trail->process.labels.kind) wl_take_labels(s, trail);
     if (trail->process.thread_slot) wl_use_thread_slot(u, trail->process.thread_slot);
     __u32 cpu = s->event.head.cpu;
-    struct wl_memo* m = bpf_map_lookup_elem(&memo, &cpu);
+    struct wl_memo* m = walks ? bpf_map_lookup_elem(&memo, &cpu) : 0;
     if (m) wl_walk(s, m, trail);
     if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
@@ -437,22 +437,33 @@ WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all)
 
 WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) { return wl_begin_sample_of(sample, event, 0); }
 
-/* Walks the user stack behind the kernel's, and hands out the sample. */
-WL_INLINE void wl_finish_sample(struct wl_sample* sample) {
+/* Takes the user stack behind the kernel's, and hands out the sample. */
+WL_INLINE void wl_hand_out(struct wl_sample* sample, int walks) {
   struct wl_scratch* s = sample->s;
-  if (!wl_take_user_stack(s, sample->st, sample->trail, bpf_get_current_task_btf()))
+  if (!wl_take_user_stack(s, sample->st, sample->trail, bpf_get_current_task_btf(), walks))
     wl_emit_stack(s, sample->st, sample->trail);
 }
 
+WL_INLINE void wl_finish_sample(struct wl_sample* sample) { wl_hand_out(sample, 1); }
+
 /* Of a counter of perf: a tick of CPU time, a page fault. */
-SEC("perf_event")
-int windlass_sample(struct bpf_perf_event_data* ctx) {
+WL_INLINE int wl_take_tick(struct bpf_perf_event_data* ctx, int walks) {
   struct wl_sample sample;
   if (!wl_begin_sample(&sample, wl_has_counters ? bpf_get_attach_cookie(ctx) : wl_clock_event)) return 0;
   wl_take_kernel_stack(ctx, sample.s);
-  wl_finish_sample(&sample);
+  wl_hand_out(&sample, walks);
   wl_give_back(sample.s);
   return 0;
+}
+
+SEC("perf_event")
+int windlass_sample(struct bpf_perf_event_data* ctx) { return wl_take_tick(ctx, 1); }
+
+/* Stands in for the sampler while that is verified, which takes longer: leaves all stacks to the agent. */
+SEC("perf_event")
+int windlass_first_samples(struct bpf_perf_event_data* ctx) {
+  bpf_tail_call(ctx, &sampler, 0);
+  return wl_take_tick(ctx, 0);
 }
 
 SEC("tracepoint")

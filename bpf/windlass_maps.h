@@ -43,6 +43,14 @@ struct {
   __type(value, struct wl_module);
 } modules SEC(".maps");
 
+/* windlass_sample, once that is loaded. */
+struct {
+  __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, __u32);
+} sampler SEC(".maps");
+
 /* Preallocated: programs of type perf_event may use no other hash on older kernels, and memory stays bounded. */
 /* Counts the changes of `processes`, `epochs` and `targets` that a process known before may notice. Who changes these
  * maps, kernel side or agent, counts afterwards. So what was looked up holds until the count changes. */

@@ -254,6 +254,14 @@ static void print_lost(const profiler::Recorder& recorder, const profile::Profil
       "kernel.perf_event_mlock_kb=4096\n");
 }
 
+static void print_refused_sampler(const profiler::Recorder& recorder) {
+  if (const int refusal = recorder.kernel_stats().sampler_refusal; refusal != 0)
+    say("  the agent has unwound all samples, as the kernel refused the program that does ({}). Way out: windlass "
+        "doctor "
+        "-v says why\n",
+        std::strerror(refusal));
+}
+
 static void print_missing_labels(const profiler::Recorder& recorder) {
   const profiler::Recorder::MissingLabels missing = recorder.missing_labels();
   if (missing.too_many)
@@ -285,6 +293,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   print_allocations(recorder, profile);
   print_times(recorder, profile);
   print_lost(recorder, profile);
+  print_refused_sampler(recorder);
   print_missing_labels(recorder);
   print_certainty(profile);
   print_problems(recorder.processes());

@@ -174,6 +174,7 @@ class KernelSideImpl final : public KernelSide {
  private:
   std::expected<void, SystemError> load_programs();
   std::expected<void, SystemError> finish_sampler();
+  [[nodiscard]] bool begins_early() const;
   void choose_programs();
   void size_maps();
   std::expected<void, SystemError> open_arena();
@@ -239,7 +240,8 @@ std::uint64_t KernelSideImpl::shortest_wait() const {
 
 // Probes and tracepoints take their time, so the clock and the waits come last.
 std::expected<void, SystemError> KernelSideImpl::start() {
-  if (auto finished = finish_sampler(); !finished) return finished;
+  if (!begins_early())
+    if (auto finished = finish_sampler(); !finished) return finished;
   for (const bool last : {false, true}) {
     for (std::size_t number = 0; number < options_.events.size(); ++number) {
       const EventSpec& event = options_.events[number];
@@ -268,7 +270,8 @@ std::expected<void, SystemError> KernelSideImpl::start_event(const EventSpec& ev
   };
   switch (event.kind) {
     case EventKind::kCpuClock:
-      return counters_.start(programs.windlass_sample, cpu_clock(options_.frequency), number,
+      return counters_.start(begins_early() ? programs.windlass_first_samples : programs.windlass_sample,
+                             cpu_clock(options_.frequency), number,
                              [this](int error) { return explain_perf_error(error, options_.frequency); });
     case EventKind::kCounter: return counters_.start(programs.windlass_sample, counter(event), number, refused);
     case EventKind::kTracepoint:
@@ -442,12 +445,13 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   open_options.sz = sizeof open_options;
   ProgramTypes types(options_.btf_path);
   open_options.btf_custom_path = types.path();
-  sampler_.emplace(options_.program_stats == nullptr && !in_turn_);
+  sampler_.emplace(options_.program_stats == nullptr && !in_turn_ ? "windlass_sample" : "");
   skeleton_ = windlass_bpf__open_opts(&open_options);  // which copies what it needs of the object
   forget_bpf_object();
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
   auto& maps = skeleton_->maps;
+  if (begins_early()) sampler_->put_into(maps.sampler);
   // Where this cannot open the ring, load() says why.
   const auto open_ring = [this](int map) { (void)ring_.open(map); };
   MapsAhead ahead({maps.counts, maps.learned, maps.processes, maps.epochs, maps.targets}, maps.events, open_ring,
@@ -470,6 +474,16 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   return {};
 }
 
+// Does the sampling begin while the sampler is still verified? Of a command that begins, nothing is known before: its
+// first samples are the agent's. AArch64 has jumps to other programs since Linux 6.0 only.
+bool KernelSideImpl::begins_early() const {
+#ifdef __x86_64__
+  return options_.held != 0 && options_.takes_ticks_alone() && options_.program_stats == nullptr && !in_turn_;
+#else
+  return false;
+#endif
+}
+
 // What the verifier said aside is not kept. A second side loads the sampler in its turn, and says why it is refused.
 std::expected<void, SystemError> KernelSideImpl::finish_sampler() {
   const int error = sampler_->finish();
@@ -486,6 +500,7 @@ void KernelSideImpl::choose_programs() {
   const bool waits = wait_event() != nullptr;
   const bool samples = event_of(EventKind::kCpuClock) != nullptr || event_of(EventKind::kCounter) != nullptr;
   bpf_program__set_autoload(programs.windlass_sample, samples);
+  bpf_program__set_autoload(programs.windlass_first_samples, begins_early());
   bpf_program__set_autoload(programs.windlass_switch, waits);
   bpf_program__set_autoload(programs.windlass_resting, waits);
   bpf_program__set_autoload(programs.windlass_waking, walked_wakers() != WL_WAKERS_NONE);
@@ -572,13 +587,14 @@ KernelSideStats KernelSideImpl::stats() const {
   }
   const auto& programs = skeleton_->progs;
   for (const bpf_program* program :
-       {programs.windlass_sample, programs.windlass_switch, programs.windlass_waking, programs.windlass_tracepoint,
-        programs.windlass_probe, programs.windlass_allocation, programs.windlass_free}) {
+       {programs.windlass_sample, programs.windlass_first_samples, programs.windlass_switch, programs.windlass_waking,
+        programs.windlass_tracepoint, programs.windlass_probe, programs.windlass_allocation, programs.windlass_free}) {
     bpf_prog_info info{};
     std::uint32_t size = sizeof info;
     if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)
       sum.run_time_ns += info.run_time_ns;
   }
+  sum.sampler_refusal = begins_early() ? sampler_->refusal() : 0;
   return sum;
 }
 

@@ -105,11 +105,15 @@ struct KernelSideStats {
   std::uint64_t ends[WL_END_COUNT] = {};
   // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   std::uint64_t run_time_ns = 0;
+  // An errno: the kernel has refused the sampler behind start(), so that the agent unwinds all samples. 0: it has not.
+  int sampler_refusal = 0;
 };
 
 class KernelSide : public SampleSource, public TableStore {
  public:
   // The sampler may still be loading, on a thread of its own: start() waits for it, and tells what refuses it.
+  // On x86-64 start() does not wait for it if a process is `held`, and ticks are all events: samples are raw until
+  // then.
   static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
 
   [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;

@@ -24,29 +24,37 @@ MapsAhead::MapsAhead(std::initializer_list<bpf_map*> maps, bpf_map* ring, std::f
                      bpf_map* chunks)
     : ring_(ring, -1), use_ring_(std::move(use_ring)), chunks_(chunks) {
   for (bpf_map* map : maps) made_.emplace_back(map, -1);
-  thread_ = std::thread([this] { make_chunks(); });
+  thread_ = std::thread([this] { make_maps(); });
 }
 
 void MapsAhead::make_some() {
   for (std::size_t i = next_++; i < made_.size(); i = next_++) made_[i].second = make(made_[i].first);
 }
 
-void MapsAhead::make_chunks() {
+void MapsAhead::make_maps() {
   chunk_ = make(bpf_map__inner_map(chunks_));
   if (chunk_ >= 0) array_ = make(chunks_, chunk_);
+  if (array_ >= 0) putting_ = std::thread([this, array = array_] { put_chunk(array); });
   ring_.second = make(ring_.first);
   make_some();
   all_made_.set_value();
   given_.get_future().wait();
   if (ring_.second >= 0) use_ring_(ring_.second);
+}
+
+void MapsAhead::put_chunk(int array) {
   const int first = 0;
-  if (array_ >= 0 && bpf_map_update_elem(array_, &first, &chunk_, BPF_ANY) == 0) return;
-  if (chunk_ >= 0) close(std::exchange(chunk_, -1));
+  has_chunk_ = bpf_map_update_elem(array, &first, &chunk_, BPF_ANY) == 0;
+}
+
+void MapsAhead::join() {
+  if (thread_.joinable()) thread_.join();
+  if (putting_.joinable()) putting_.join();
 }
 
 MapsAhead::~MapsAhead() {
   if (!was_given_) given_.set_value();
-  if (thread_.joinable()) thread_.join();
+  join();
   if (chunk_ >= 0) close(chunk_);
   if (array_ >= 0) close(array_);
   if (ring_.second >= 0) close(ring_.second);
@@ -55,8 +63,8 @@ MapsAhead::~MapsAhead() {
 }
 
 int MapsAhead::take_chunk() {
-  if (thread_.joinable()) thread_.join();
-  return std::exchange(chunk_, -1);
+  join();
+  return has_chunk_ ? std::exchange(chunk_, -1) : -1;
 }
 
 void MapsAhead::give() {

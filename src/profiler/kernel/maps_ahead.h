@@ -34,8 +34,10 @@ class MapsAhead {
   [[nodiscard]] int take_chunk();
 
  private:
-  void make_chunks();
+  void make_maps();
   void make_some();
+  void put_chunk(int array);
+  void join();
 
   std::vector<std::pair<bpf_map*, int>> made_;  // with their descriptors
   std::pair<bpf_map*, int> ring_;
@@ -44,9 +46,11 @@ class MapsAhead {
   bpf_map* chunks_;
   int array_ = -1;
   int chunk_ = -1;
+  bool has_chunk_ = false;  // the array
   std::promise<void> all_made_, given_;
   bool was_given_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;   // last: they use the others
+  std::thread putting_;  // waits for the grace period
 };
 
 }  // namespace windlass::profiler
