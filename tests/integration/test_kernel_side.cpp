@@ -96,6 +96,39 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
   EXPECT_GT(deep, 0U);
 }
 
+// ---- a command that is held
+// -------------------------------------------------------------------------------------------
+
+// Its first samples may be raw, where start() has not waited for the sampler.
+TEST_F(KernelSideTest, TheSamplerTakesOverFromTheProgramOfTheFirstSamples) {
+  Recursion target(60, 20);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  options.frequency = 997;
+  options.held = 1;  // as if that was the command: this target is sampled at once
+  auto side = open_side(target, options);
+  ASSERT_NE(side, nullptr);
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  ASSERT_TRUE(side->start().has_value());
+  std::uint64_t raw = 0, whole = 0;
+  const auto handle = [&](const wl_event_head& head, std::size_t) {
+    if (head.type == WL_EVENT_RAW) ++raw;
+    if (head.type != WL_EVENT_STACK) return;
+    ++whole;
+    EXPECT_EQ(reinterpret_cast<const wl_stack_event&>(head).end, WL_END_COMPLETE);
+  };
+  poll_until(*side, handle, [&] { return side->stats().counted >= 20; });
+  side->stop();
+  side->poll(0ms, handle);
+  const KernelSideStats stats = side->stats();
+  EXPECT_GE(stats.counted, 20U);
+  EXPECT_EQ(stats.raw_events, raw);
+  EXPECT_EQ(stats.stack_events, whole);
+  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + whole + raw + stats.lost);
+  EXPECT_EQ(stats.sampler_refusal, 0);
+}
+
 // ---- samples that take too long -------------------------------------------------------------------------------------
 
 TEST_F(KernelSideTest, WithoutTimeForWalksSamplesHaveTheirInnermostFrame) {

@@ -135,6 +135,10 @@ perf_event_attr counter(const EventSpec& event) {
 }
 
 // The loaded programs and their maps; what each part of them is for has a class of its own.
+// Loading the other programs takes 25 ms. Where it takes longer than this, on an emulated machine, the sampler takes
+// seconds. The agent could not unwind all samples of these.
+constexpr std::chrono::milliseconds kFastLoad{100};
+
 class KernelSideImpl final : public KernelSide {
  public:
   explicit KernelSideImpl(const KernelSideOptions& options) : options_(options) { options_.choose_distinct_stacks(); }
@@ -174,7 +178,8 @@ class KernelSideImpl final : public KernelSide {
  private:
   std::expected<void, SystemError> load_programs();
   std::expected<void, SystemError> finish_sampler();
-  [[nodiscard]] bool begins_early() const;
+  [[nodiscard]] bool has_stand_in() const;
+  [[nodiscard]] bool begins_early() const { return has_stand_in() && loads_fast_; }
   void choose_programs();
   void size_maps();
   std::expected<void, SystemError> open_arena();
@@ -192,7 +197,8 @@ class KernelSideImpl final : public KernelSide {
   int cpus_ = 0;
   windlass_bpf* skeleton_ = nullptr;
   std::optional<ProgramAside> sampler_;  // while it is loaded
-  bool in_turn_ = false;                 // the sampler is loaded like the other programs
+  bool loads_fast_ = false;
+  bool in_turn_ = false;  // the sampler is loaded like the other programs
   MappedArray<wl_module> module_list_;
   MappedArray<wl_cpu_stats> cpu_stats_;
   os::Descriptor first_chunk_;
@@ -451,7 +457,7 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
   auto& maps = skeleton_->maps;
-  if (begins_early()) sampler_->put_into(maps.sampler);
+  if (has_stand_in()) sampler_->put_into(maps.sampler);
   // Where this cannot open the ring, load() says why.
   const auto open_ring = [this](int map) { (void)ring_.open(map); };
   MapsAhead ahead({maps.counts, maps.learned, maps.processes, maps.epochs, maps.targets}, maps.events, open_ring,
@@ -466,7 +472,9 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   ahead.give();
+  const auto begun = std::chrono::steady_clock::now();
   const int error = windlass_bpf__load(skeleton_);
+  loads_fast_ = std::chrono::steady_clock::now() - begun < kFastLoad;
   sampler_->end_of_load();
   if (error != 0) return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
   first_chunk_ = os::Descriptor(ahead.take_chunk());
@@ -474,9 +482,9 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   return {};
 }
 
-// Does the sampling begin while the sampler is still verified? Of a command that begins, nothing is known before: its
-// first samples are the agent's. AArch64 has jumps to other programs since Linux 6.0 only.
-bool KernelSideImpl::begins_early() const {
+// May windlass_first_samples stand in for the sampler while that is verified? Of a command that begins, nothing is
+// known before: its first samples are the agent's. AArch64 has jumps to other programs since Linux 6.0 only.
+bool KernelSideImpl::has_stand_in() const {
 #ifdef __x86_64__
   return options_.held != 0 && options_.takes_ticks_alone() && options_.program_stats == nullptr && !in_turn_;
 #else
@@ -500,7 +508,7 @@ void KernelSideImpl::choose_programs() {
   const bool waits = wait_event() != nullptr;
   const bool samples = event_of(EventKind::kCpuClock) != nullptr || event_of(EventKind::kCounter) != nullptr;
   bpf_program__set_autoload(programs.windlass_sample, samples);
-  bpf_program__set_autoload(programs.windlass_first_samples, begins_early());
+  bpf_program__set_autoload(programs.windlass_first_samples, has_stand_in());
   bpf_program__set_autoload(programs.windlass_switch, waits);
   bpf_program__set_autoload(programs.windlass_resting, waits);
   bpf_program__set_autoload(programs.windlass_waking, walked_wakers() != WL_WAKERS_NONE);

@@ -112,8 +112,8 @@ struct KernelSideStats {
 class KernelSide : public SampleSource, public TableStore {
  public:
   // The sampler may still be loading, on a thread of its own: start() waits for it, and tells what refuses it.
-  // On x86-64 start() does not wait for it if a process is `held`, and ticks are all events: samples are raw until
-  // then.
+  // On x86-64 start() does not wait for it if a process is `held`, ticks are all events, and the other programs were
+  // loaded in 100 ms: samples are raw until then.
   static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
 
   [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
