@@ -180,7 +180,7 @@ class Analysis {
   bool start_leads_here() { return leads_here_; }
   // Generated code that uses its frame pointer has set it up. For such code the way out is no help: optimised code
   // often leaves only by a deoptimisation, and the bytes behind its calls need not be code.
-  bool returns() { return has_way_out() && !(generated_ && sights_.uses_frame_pointer); }
+  bool returns() { return has_way_out() && (found_.entered || !(generated_ && sights_.uses_frame_pointer)); }
   bool main_leads_here() {
     if (found_.way != Way::kNone || generated_) return false;
     const std::uint64_t start = main_function(source_, work_);

@@ -132,6 +132,19 @@ inline std::optional<std::uint64_t> table_target(const Value& targets, unsigned 
   return address + static_cast<std::uint64_t>(std::int64_t{targets.slot}) + (entry << targets.reg);
 }
 
+// A value, by the registers at the pc and memory as they are. Nothing where the source does not tell of these.
+inline std::optional<std::uint64_t> present_value(const Value& value, const CodeSource& source) {
+  std::uint64_t now = 0;
+  if (!value.is_address() || value.is_symbol() || !source.register_value(register_of_slot(value.reg), now))
+    return std::nullopt;
+  const auto load = [&](std::int64_t offset) {
+    return source.read(now + static_cast<std::uint64_t>(offset), &now, sizeof now);
+  };
+  if (value.kind != Value::kRegister && !load(value.slot)) return std::nullopt;
+  if (value.kind == Value::kMemory2 && !load(value.slot2)) return std::nullopt;
+  return now + static_cast<std::uint64_t>(value.addend);
+}
+
 // The addresses visited in one exploration; forgetting them all is free.
 class VisitedSet {
  public:

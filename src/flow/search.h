@@ -23,8 +23,9 @@ enum class Way : std::uint8_t {
 struct Found {
   Way way = Way::kNone;
   unsigned calls = 0;
-  bool forgot = false;  // more was stored than could be kept
-  bool jumped = false;  // to another function, which returns if it keeps the calling convention
+  bool forgot = false;   // more was stored than could be kept
+  bool jumped = false;   // to another function, which returns if it keeps the calling convention
+  bool entered = false;  // the middle of a function that unwind information describes
   FrameRow row;
 };
 
@@ -52,6 +53,8 @@ class Search {
     tables_known_ = false;
     callee_count_ = 0;
     sp_lost_behind_call_ = false;
+    std::uint64_t sp = 0;
+    follows_now_ = source.register_value(Registers::sp_number(kArchitecture), sp);
     follow_out(source, pc, max_calls, found, sights);
     const bool needed = all_registers_ ? found.calls != 0 : found.way != Way::kReturn && sp_lost_behind_call_;
     const bool callees = !frame_pointer_at_ && needed && follow_callees(source);
@@ -177,8 +180,12 @@ class Search {
   void follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found, Sights& sights);
   Go pass_padding(bool after_call);
   bool finds_frame_pointer(const ExitView& exit);
-  bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
+  bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found,
+             bool described = false);
   bool leave_by_jump(Way way, std::uint64_t pc, Found& found);
+  bool leave_into(const FrameRow& inside, std::uint64_t pc, Found& found);
+  bool enters_function(std::uint64_t target, std::uint64_t pc, Found& found);
+  std::uint64_t target_now(const Value& target);
   void frame_set_up(std::uint64_t pc, Found& found);
   void table(const Value& targets);
   bool entry_row(std::uint64_t pc, FrameRow& row);
@@ -211,6 +218,7 @@ class Search {
   Callee* callee_ = nullptr;  // the one that is being followed
   bool sp_lost_behind_call_ = false;
   bool keeps_frame_record_ = false;
+  bool follows_now_ = false;  // where jumps lead now
   bool all_registers_;
 };
 
@@ -268,7 +276,8 @@ bool Search<Machine>::leave_callee(const Value& return_address) {
 }
 
 template <typename Machine>
-bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
+bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found,
+                            bool described) {
   Path<Machine>& path = work_.path;
   if (callee_ != nullptr) return way == Way::kReturn && !signal_frame && leave_callee(return_address);
   Value& sp = path.state[Registers::sp_number(kArchitecture)];
@@ -281,7 +290,7 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   }
   const ExitView exit{&path.state[0], Machine::kSlots,    return_address, path.calls,
                       signal_frame,   path.signed_return, all_registers_};
-  if (way == Way::kReturn && !signal_frame && !all_registers_ && !keeps_convention(kArchitecture, exit))
+  if (way == Way::kReturn && !signal_frame && !described && !all_registers_ && !keeps_convention(kArchitecture, exit))
     way = Way::kOddReturn;
   if (finds_frame_pointer(exit)) return true;
   if (way >= found.way) return false;
@@ -309,6 +318,53 @@ bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
   work_.path.state = saved;
   found.jumped |= stop;
   return stop;
+}
+
+// At an instruction in the middle of a function, whose row there is `inside`: the function's caller is the path's.
+template <typename Machine>
+bool Search<Machine>::leave_into(const FrameRow& inside, std::uint64_t pc, Found& found) {
+  if (callee_ != nullptr || !inside.cfa.is(CfaRule::kRegister) || !inside.return_address.is(RegisterRule::kAtCfa))
+    return false;
+  Path<Machine>& path = work_.path;
+  auto& state = path.state;
+  const unsigned base = Registers::slot_of(kArchitecture, inside.cfa.reg());
+  if (base >= Machine::kSlots) return false;
+  const Value cfa = state[base].plus(inside.cfa.offset());
+  if (!cfa.is_address() || cfa.is_symbol()) return false;
+  work_.saved = state;
+  const unsigned calls = path.calls;
+  for (unsigned slot = 0; slot < Machine::kSlots; ++slot) {
+    const RegisterNumber reg = register_of_slot(slot);
+    const RegisterRule* rule = inside.registers.find(reg);
+    const bool saved = rule != nullptr && rule->is(RegisterRule::kAtCfa);  // else the generated code may use it
+    state[slot] = saved ? work_.saved.load(cfa.plus(rule->offset()), 8) : Value();
+  }
+  const Value return_address = work_.saved.load(cfa.plus(inside.return_address.offset()), 8);
+  state[Registers::sp_number(kArchitecture)] = cfa;
+  ++path.calls;  // what the function does next nobody has followed
+  const bool stop = leave(Way::kReturn, return_address, false, pc, found, true);
+  found.entered |= stop;
+  state = work_.saved;
+  path.calls = static_cast<std::uint16_t>(calls);
+  return stop;
+}
+
+// Does generated code leave by a jump to `target`, in the middle of a function? The way ends there.
+template <typename Machine>
+bool Search<Machine>::enters_function(std::uint64_t target, std::uint64_t pc, Found& found) {
+  const CodeSource& source = work_.code.source();
+  return source.inside_function(target, work_.row) && leave_into(FrameRow(work_.row), pc, found);
+}
+
+// Where a jump of generated code leads, by the registers at the pc and memory as they are; 0: not known.
+template <typename Machine>
+std::uint64_t Search<Machine>::target_now(const Value& target) {
+  if (target.is_constant()) return static_cast<std::uint64_t>(target.addend);
+  const CodeSource& source = work_.code.source();
+  const auto value = present_value(target, source);
+  if (!value || source.kind(*value) == CodeKind::kNoCode) return 0;
+  work_.path.calls = std::max<std::uint16_t>(work_.path.calls, 1);  // the jump may lead elsewhere another time
+  return *value;
 }
 
 // The code makes the frame pointer of sp, having pushed the caller's (or it is just about to be executed, and has been
@@ -367,9 +423,11 @@ inline Go Search<Machine>::take(const Flow& flow) {
     case Flow::kJump: path.pc = flow.target; return Go::kOn;
     case Flow::kBranch: {
       const std::uint64_t next = path.pc;
-      path.pc = flow.target;
+      const bool leaves =
+          follows_now_ && !flow.value.known();  // checks that fail are generated code's nearest ways out
+      path.pc = leaves ? next : flow.target;
       work_.paths.add(path, work_.visited);
-      path.pc = next;
+      path.pc = leaves ? flow.target : next;
       if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
       return Go::kOn;
     }
@@ -407,6 +465,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
   begin(source, pc);
   Path<Machine>& path = work_.path;
   path.after_call = at.is_return_address();
+  const bool generated = source.kind(at.lookup()) == CodeKind::kGenerated;
   const auto ended = [](bool is_found) { return is_found ? Go::kEnd : Go::kNextWay; };
   const auto behind = [&](const Flow& flow, bool after_call) {
     if (flow.sets_frame_pointer) frame_set_up(pc, found);
@@ -415,6 +474,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
       case Flow::kNext: return Go::kOn;
       case Flow::kJump:
       case Flow::kBranch:
+        if (generated && enters_function(flow.target, pc, found)) return Go::kEnd;
         if (!starts_function(flow.target)) break;  // else another function's, or this one's again: a tail jump
         if (leave_by_jump(Way::kReturn, pc, found)) return Go::kEnd;
         return flow.kind == Flow::kJump ? Go::kNextWay : Go::kOn;
@@ -424,12 +484,18 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
       case Flow::kReturn: return ended(leave(Way::kReturn, flow.value, false, pc, found));
       case Flow::kSignalReturn: return ended(leave(Way::kReturn, flow.value, true, pc, found));
       case Flow::kLeave:
+        if (generated && enters_function(flow.target, pc, found)) return Go::kEnd;
         if (leave_by_jump(Way::kReturn, pc, found)) return Go::kEnd;
         if (flow.target == 0 || source.kind(flow.target) == CodeKind::kNoCode) return Go::kNextWay;
         path.pc = flow.target;
         return Go::kOn;
       case Flow::kJumpTo:
         sp_lost_behind_call_ |= path.calls != 0 && path.state[Registers::sp_number(kArchitecture)].is_symbol();
+        if (const std::uint64_t target = generated ? target_now(flow.value) : 0; target != 0) {
+          if (enters_function(target, pc, found)) return Go::kEnd;
+          path.pc = target;
+          return Go::kOn;
+        }
         if (flow.value.is_constant() || flow.value.kind == Value::kTableTarget) break;
         if (!leave_by_jump(Way::kTail, pc, found) && flow.value.kind == Value::kRegister && flow.value.addend == 0)
           leave(Way::kTail, flow.value, false, pc, found);  // the return address, taken off before

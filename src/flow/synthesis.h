@@ -18,6 +18,8 @@ enum class CodeKind : std::uint8_t { kNoCode, kFile, kGenerated };
 namespace detail {
 inline constexpr auto kNoStart = [](std::uint64_t) { return std::uint64_t{0}; };
 inline constexpr auto kAnyRow = [](const FrameRow&) { return true; };
+inline constexpr auto kNotDescribed = [](std::uint64_t, FrameRow&) { return false; };
+inline constexpr auto kNoValue = [](RegisterNumber, std::uint64_t&) { return false; };
 }  // namespace detail
 
 // The code of a process. Addresses are the process's. Keep the callables alive while in use.
@@ -38,6 +40,12 @@ struct CodeSource {
   // Optional: true if a plausible row leads to a caller, and not to an address of 0. The word that a guessed frame has
   // there is as likely a local variable.
   FunctionRef<bool(const FrameRow& row)> has_caller = detail::kAnyRow;
+  // Optional: the row that unwind information has for `address`, if a function with a frame is entered in its middle
+  // there. Generated code that jumps there runs in that function's frame, or has it above what it has pushed.
+  FunctionRef<bool(std::uint64_t address, FrameRow& row)> inside_function = detail::kNotDescribed;
+  // Optional: what a register holds at the pc. With it, generated code is followed where a jump leads now, by registers
+  // and memory as they are.
+  FunctionRef<bool(RegisterNumber reg, std::uint64_t& value)> register_value = detail::kNoValue;
 };
 
 enum class Certainty : std::uint8_t {

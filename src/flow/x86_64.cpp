@@ -39,6 +39,7 @@ class X86Execution {
   [[nodiscard]] Value address_of(const ZydisDecodedOperand& operand) const;
   [[nodiscard]] Value table_at(const ZydisDecodedOperand& operand) const;
   [[nodiscard]] Value value_of(const ZydisDecodedOperand& operand) const;
+  [[nodiscard]] Value load_now(const Value& address) const;
   void assign(const ZydisDecodedOperand& to, const Value& value);
   void forget_writes();
   void push(const Value& value);
@@ -118,7 +119,23 @@ Value X86Execution::value_of(const ZydisDecodedOperand& operand) const {
   if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY) return {};
   if (const Value table = table_at(operand); table.known() && operand.size == 64)
     return {Value::kTableTarget, 0, 8, 0, table.addend};
-  return state_.load(address_of(operand), operand.size / 8u);
+  const Value address = address_of(operand);
+  const bool can_be_written = address.is_address() && (address.is_symbol() || address.loaded().known());
+  return operand.size == 64 && !can_be_written ? load_now(address) : state_.load(address, operand.size / 8u);
+}
+
+// What is in memory as it is. That no value can say what code loads is usual in generated code: by way of pointers that
+// are constants, or by three of them.
+Value X86Execution::load_now(const Value& address) const {
+  const CodeSource& source = code_.source();
+  std::uint64_t place = static_cast<std::uint64_t>(address.addend), loaded = 0, sp = 0;
+  if (!address.is_constant()) {
+    const auto value = present_value(address, source);
+    if (!value) return {};
+    place = *value;
+  }
+  if (!source.register_value(kRsp, sp) || !source.read(place, &loaded, sizeof loaded)) return {};
+  return Value::constant(loaded);
 }
 
 void X86Execution::assign(const ZydisDecodedOperand& to, const Value& value) {

@@ -162,6 +162,20 @@ bool by_way_in(const StepContext& context, Step& step) {
 
 }  // namespace
 
+// Generated code that leaves by jumps alone has the frame of what it jumps to now.
+bool by_present_jump(const StepContext& context, Step& step) {
+  if (!context.in_generated_code() || context.module->is_exact()) return false;
+  const auto found = follow_present_code(context);
+  if (!found || found->start != flow::Start::kNone || found->certainty == flow::Certainty::kGuess) return false;
+  Step trial;
+  apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
+  if (!trial.status.ok() || !accept(context, trial)) return false;
+  trial.certainty = certainty_of(context, *found, trial);
+  if (trial.certainty > FrameCertainty::kChecked) return false;
+  step = trial;
+  return true;
+}
+
 bool by_synthesis(const StepContext& context, Step& step) {
   if (!context.options.synthesize || !context.frame.registers.has_sp()) return false;
   if (begins_context(context)) {
@@ -194,6 +208,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     // An address of 0 marks the outermost frame only where code returns to it for certain.
     const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
     const bool ends = trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found);
+    if (ends && by_pointed_frame(context, *found, step)) return true;
     if ((ends || found->behind_padding) && by_way_in(context, step)) return true;
     if (ends) {
       if (by_process_start(context, step)) return true;
@@ -202,7 +217,9 @@ bool by_synthesis(const StepContext& context, Step& step) {
   }
   if (!accept(context, trial)) return false;
   if (trial.status.ok()) trial.certainty = certainty_of(context, *found, trial);
-  if (trial.certainty == FrameCertainty::kGuessed && by_entered_frame(context, step)) return true;
+  if (trial.certainty == FrameCertainty::kGuessed &&
+      (by_entered_frame(context, step) || by_present_jump(context, step)))
+    return true;
   step = trial;
   return true;
 }

@@ -113,6 +113,15 @@ bool begins_with_frame(const StepContext& context, const FrameRow& row) {
   return function && function->begin == row.begin;
 }
 
+bool row_inside_function(const StepContext& context, std::uint64_t address, FrameRow& row) {
+  const Module* to = find_code(context.space, context.scratch, address, false);
+  if (to == nullptr || to->generated() || to->is_windows()) return false;
+  const auto function = to->function_at(address);
+  FrameRow entry;
+  return function && function->begin < address && address < function->end && to->row_at(address, row) &&
+         to->row_at(function->begin, entry) && !is_frame(context, entry) && row.cfa != entry.cfa;
+}
+
 bool by_described_entry(const StepContext& context, const FrameRow& row, Step& step) {
   return can_be_entered(context) && with_code(context, [&](const flow::CodeSource& source) {
            return by_its_row(context, row, source, step) || by_call_of_trace(context, step) ||

@@ -78,8 +78,9 @@ class CodeMemo::Recording {
     };
     const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
     const auto has_caller = [this](const FrameRow& row) { return try_row(Ask::kHasCaller, row); };
-    const flow::CodeSource recorded{source_.architecture, read,      kind, plausible, source_.function_start,
-                                    source_.entry_point,  has_caller};
+    const flow::CodeSource recorded{
+        source_.architecture,   read, kind, plausible, source_.function_start, source_.entry_point, has_caller,
+        source_.inside_function};
     return follow(recorded);
   }
 

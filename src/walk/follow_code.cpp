@@ -55,6 +55,20 @@ Expected<flow::Synthesis> follow_code(const StepContext& context) {
   return follow(context, context.frame.pc(), context.module);
 }
 
+Expected<flow::Synthesis> follow_present_code(const StepContext& context) {
+  return with_code(context, [&](const flow::CodeSource& source) {
+    const Registers& registers = context.frame.registers;
+    const auto value = [&](RegisterNumber reg, std::uint64_t& to) {
+      if (!registers.has(reg)) return false;
+      to = registers.get(reg);
+      return true;
+    };
+    flow::CodeSource present = source;
+    present.register_value = value;
+    return flow::synthesize(present, context.frame.pc(), *context.scratch.synthesis);
+  });
+}
+
 Expected<flow::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc) {
   return follow(context, pc, module_at(context.space, pc.lookup()));
 }

@@ -67,6 +67,10 @@ enum class Trust : bool { kNone, kFull };
 // own; a return address there must stand behind a call.
 [[nodiscard]] bool holds_stack(const StepContext& context, const Module& code);
 
+// The row that unwind information has for `address` in the middle of a function, which makes its frame itself. False:
+// there is none, or a function begins there.
+[[nodiscard]] bool row_inside_function(const StepContext& context, std::uint64_t address, FrameRow& row);
+
 // Calls use(source): the code, seen from the frame in context.
 template <typename Use>
 auto with_code(const StepContext& context, Use&& use) {
@@ -99,7 +103,8 @@ auto with_code(const StepContext& context, Use&& use) {
     return trial.status.ok();
   };
   const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
-  const flow::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller};
+  const auto inside = [&](std::uint64_t address, FrameRow& row) { return row_inside_function(context, address, row); };
+  const flow::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller, inside};
   self = &source;
   return use(source);
 }
@@ -108,6 +113,8 @@ auto with_code(const StepContext& context, Use&& use) {
 // flow/synthesis.h's questions about the frame in context. What they come to is kept where the module says so.
 
 [[nodiscard]] Expected<flow::Synthesis> follow_code(const StepContext& context);
+// The same by the frame's registers, where jumps lead now. Not kept.
+[[nodiscard]] Expected<flow::Synthesis> follow_present_code(const StepContext& context);
 // Of another place, as seen from that frame.
 [[nodiscard]] Expected<flow::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc);
 [[nodiscard]] Expected<flow::Synthesis> followed_way_in(const StepContext& context);
@@ -128,6 +135,7 @@ bool by_callback(const StepContext& context, Step& step);   // by_callback.cpp: 
 bool by_synthesis(const StepContext& context, Step& step);  // by_code.cpp
 bool by_described_entry(const StepContext& context, const FrameRow& row, Step& step);  // by_entered_frame.cpp
 bool by_entered_frame(const StepContext& context, Step& step);      // by_entered_frame.cpp: LuaJIT's traces
+bool by_present_jump(const StepContext& context, Step& step);       // by_code.cpp: PHP's and Ruby's code
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
 bool by_thread_begin(const StepContext& context, Step& step);       // by_thread_start.cpp
 bool by_thread_start(const StepContext& context, Step& step);       // by_thread_start.cpp

@@ -21,6 +21,7 @@ constexpr Unwinder kByCode{"code", by_synthesis, FrameOrigin::kSynthesis};
 constexpr Unwinder kByThreadBegin{"thread's first instruction", by_thread_begin, FrameOrigin::kSynthesis};
 constexpr Unwinder kByThreadStart{"thread start", by_thread_start, FrameOrigin::kSynthesis};
 constexpr Unwinder kByEnteredFrame{"frame of the code that enters", by_entered_frame, FrameOrigin::kSynthesis};
+constexpr Unwinder kByPresentJump{"code where its jumps lead now", by_present_jump, FrameOrigin::kSynthesis};
 constexpr Unwinder kByFramePointer{"frame pointer", by_frame_pointer, FrameOrigin::kFramePointer};
 constexpr Unwinder kByProcessStart{"process start", by_process_start, FrameOrigin::kSynthesis};
 constexpr Unwinder kByLeaf{"leaf", by_leaf, FrameOrigin::kLeaf};
@@ -36,7 +37,8 @@ constexpr Unwinder kOfWindows[] = {{"function table", by_pdata, FrameOrigin::kPd
                                    kByFramePointer,
                                    kByLeaf};
 // Code made at run time: no process begins there. Whoever made it may have described it.
-constexpr Unwinder kOfGenerated[] = {kByCfi, kBySignalTrampoline, kByCode, kByEnteredFrame, kByFramePointer, kByLeaf};
+constexpr Unwinder kOfGenerated[] = {kByCfi,         kBySignalTrampoline, kByCode, kByEnteredFrame,
+                                     kByPresentJump, kByFramePointer,     kByLeaf};
 // A pc in nothing known: a trampoline of a kernel without a vdso, or a jump through a bad pointer.
 constexpr Unwinder kOfNowhere[] = {kBySignalTrampoline, kByLeaf};
 

@@ -96,6 +96,8 @@ class StepJudge {
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
     std::function<std::string(const Frame& frame)> name = {};
+    // The walker may say that it does not know the caller, or guess: then it is not judged.
+    bool may_refuse = false;
     // Which code is judged; empty: what was made at run time.
     std::function<bool(std::uint64_t pc)> judges = {};
     // Which of several stacks the thread is on, by a number; empty: there is one.
@@ -134,7 +136,7 @@ class StepJudge {
   }
 
   Ways ways;
-  std::size_t judged = 0, wrong = 0;
+  std::size_t judged = 0, wrong = 0, refused = 0;
   std::set<std::uint64_t> methods, instructions;
   std::set<std::string> names;
   std::string first_wrong;  // of each instruction the first time
@@ -398,7 +400,12 @@ class StepJudge {
     const Call& call = open.back();
     for (Peer& peer : peers_)
       if (const PeerCaller caller = peer.rule(now); caller && is_right_pc(*caller, call)) ++peer.right;
-    std::string what = walker.step() ? compare(walker, registers_of(now), call) : walker.error().text();
+    const bool stepped = walker.step();
+    if (ways.may_refuse && (!stepped || walker.frame().certainty == FrameCertainty::kGuessed)) {
+      ++refused;
+      return;
+    }
+    std::string what = stepped ? compare(walker, registers_of(now), call) : walker.error().text();
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
     ++wrong;

@@ -433,5 +433,90 @@ TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   EXPECT_EQ(certainty, Certainty::kGuess);
 }
 
+// ---- generated code that is left by jumps alone -------------------------------------------------------------------
+
+class JumpsOnAStack : public testing::Test {
+ protected:
+  JumpsOnAStack() {
+    put(kCode, {0x48, 0x83, 0xc3, 0x08, 0xff, 0x63, 0xf8});                      // add rbx, 8; jmp [rbx - 8]
+    put(kJumpsInto, {0xb8, 0, 0, 0x50, 0, 0x48, 0x83, 0xc4, 0x10, 0xff, 0xe0});  // mov eax, kFile; add rsp, 16; jmp rax
+    put(kWayOut, {0x5b, 0xc3});                                                  // pop rbx; ret
+    inside.cfa = CfaRule::at(x86_64::kRsp, 48);
+    inside.return_address = RegisterRule::at_cfa(-8);
+    (void)inside.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  }
+  void put(std::uint64_t address, const std::vector<std::uint8_t>& bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) memory[address + i] = bytes[i];
+  }
+  void word(std::uint64_t address, std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) memory[address + i] = static_cast<std::uint8_t>(value >> 8 * i);
+  }
+  Expected<Synthesis> follow(std::uint64_t pc, const FrameRow& expected, bool now) {
+    const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const auto found = memory.find(address + i);
+        if (found == memory.end()) return false;
+        static_cast<std::uint8_t*>(to)[i] = found->second;
+      }
+      return true;
+    };
+    const auto kind = [](std::uint64_t address) {
+      if (address >= kFile && address < kFile + 0x1000) return CodeKind::kFile;
+      return address >= kCode && address < kCode + 0x1000 ? CodeKind::kGenerated : CodeKind::kNoCode;
+    };
+    const auto plausible = [&](const FrameRow& row) { return row.cfa == expected.cfa; };
+    const auto row_inside = [this](std::uint64_t address, FrameRow& row) {
+      if (address == kFile) row = inside;
+      return address == kFile;
+    };
+    const auto rbx = [](RegisterNumber reg, std::uint64_t& value) {
+      value = reg == x86_64::kRbx ? kData : kStack;
+      return true;
+    };
+    CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    source.inside_function = row_inside;
+    if (now) source.register_value = rbx;
+    return synthesize(source, CodeAddress::instruction(pc), *scratch);
+  }
+  static constexpr std::uint64_t kFile = 0x500000, kJumpsInto = kCode + 0x100, kWayOut = kCode + 0x200,
+                                 kData = 0x600000;
+  std::map<std::uint64_t, std::uint8_t> memory;
+  FrameRow inside;
+  struct Free {
+    void operator()(SynthesisScratch* s) const { free_scratch(s); }
+  };
+  std::unique_ptr<SynthesisScratch, Free> scratch{make_scratch()};
+};
+
+// PHP: code of a function jumps back into its interpreter, which unwind information describes.
+TEST_F(JumpsOnAStack, IntoTheMiddleOfADescribedFunction) {
+  FrameRow expected;
+  expected.cfa = CfaRule::at(x86_64::kRsp, 64);
+  const auto found = follow(kJumpsInto, expected, false);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->certainty, Certainty::kLikely);
+  EXPECT_EQ(found->row.cfa, expected.cfa);
+  ASSERT_NE(found->row.registers.find(x86_64::kRbp), nullptr);
+  EXPECT_EQ(*found->row.registers.find(x86_64::kRbp), RegisterRule::at_cfa(-16));
+  ASSERT_NE(found->row.registers.find(x86_64::kRbx), nullptr);
+  EXPECT_EQ(*found->row.registers.find(x86_64::kRbx), RegisterRule::undefined()) << "the generated code may use it";
+}
+
+// Ruby: each method leaves by the address that its caller has put into memory.
+TEST_F(JumpsOnAStack, ThroughMemoryAsItIsNow) {
+  FrameRow expected;
+  expected.cfa = CfaRule::at(x86_64::kRsp, 16);
+  word(kData, kWayOut);
+  const auto found = follow(kCode, expected, true);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->certainty, Certainty::kLikely);
+  EXPECT_EQ(found->row.cfa, expected.cfa);
+  const auto blind = follow(kCode, expected, false);
+  EXPECT_TRUE(!blind || blind->certainty == Certainty::kGuess) << "registers are not known";
+  word(kData, 0x700000);
+  const auto nowhere = follow(kCode, expected, true);
+  EXPECT_TRUE(!nowhere || nowhere->certainty == Certainty::kGuess) << "there is no code";
+}
+
 }  // namespace
 }  // namespace windlass::flow

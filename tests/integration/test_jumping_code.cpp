@@ -1,0 +1,111 @@
+// Stacks of generated code that is left by jumps alone, from outside: PHP's functions, which run in the frame of its
+// interpreter, and Ruby's methods. Programs are recorded and single-stepped.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "support/privilege.h"
+#include "support/run_command.h"
+#include "support/runtime_program.h"
+#include "support/step_judge.h"
+#include "support/tested_version.h"
+
+namespace windlass {
+namespace {
+
+const std::string kFolder = WINDLASS_JUMPING_DIRECTORY, kSources = WINDLASS_JUMPING_SOURCES;
+const std::string kPhp = WINDLASS_PHP_CORPORA "/php/usr/bin/php8.2";
+const std::string kOpcache = WINDLASS_PHP_CORPORA "/opcache/usr/lib/php/20220829/opcache.so";
+
+struct Runtime {
+  const char* name;
+  std::vector<std::string> words;  // the program and its options
+  std::string version;             // the command that says it
+  std::string source;
+  double least;       // of its samples are whole
+  std::size_t steps;  // a part of them is in generated code
+};
+void PrintTo(const Runtime& runtime, std::ostream* out) { *out << runtime.name; }
+
+Runtime php(const char* name, const std::string& jit, double least) {
+  return {name,
+          {kPhp, "-n", "-d", "zend_extension=" + kOpcache, "-d", "opcache.enable_cli=1", "-d",
+           "opcache.jit_buffer_size=64M", "-d", "opcache.jit=" + jit},
+          kPhp + " -n --version",
+          "/php/work.php",
+          least,
+          40'000};
+}
+
+class JumpingCode : public ::testing::TestWithParam<Runtime> {
+ protected:
+  void SetUp() override {
+    const std::string version = test::run(GetParam().version + " 2>&1").output;
+    if (version.find("8.2.") == std::string::npos && version.find("ruby 3.1.") == std::string::npos)
+      GTEST_SKIP() << "SKIPPED: the runtime is not here: " << version;
+  }
+  static std::vector<std::string> words(const std::string& scale) {
+    std::vector<std::string> words = GetParam().words;
+    words.push_back(kSources + GetParam().source);
+    words.push_back(scale);
+    return words;
+  }
+};
+
+TEST_P(JumpingCode, StacksAreWhole) {
+  if (const std::string why = test::no_privilege_to_sample(); !why.empty()) GTEST_SKIP() << why;
+  const test::RuntimeProgram program(words("16"), kFolder);
+  ASSERT_FALSE(program.printed().empty());
+  const std::string profile = kFolder + "/" + GetParam().name + ".pb.gz";
+  const auto recorded = test::record_process(WINDLASS_COMMAND, program.pid(), profile);
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  const auto stacks = test::folded(WINDLASS_COMMAND, profile);
+  const test::WholeShare share = test::whole_share(stacks);
+  std::uint64_t generated = 0, wrong = 0;
+  for (const auto& stack : stacks) {
+    if (!stack.whole) continue;
+    generated += std::ranges::find(stack.frames, "[jit]") != stack.frames.end() ? stack.count : 0;
+    wrong += stack.frames.size() < 2 || stack.frames[1] != "_start" ? stack.count : 0;
+  }
+  ::printf("%s: %.2f%% of %lu whole, %lu with generated code\n", GetParam().name, share.percent(), share.all,
+           generated);
+  EXPECT_GT(generated, 20U) << recorded.output;
+  EXPECT_GE(share.percent(), GetParam().least) << recorded.output;
+  EXPECT_EQ(wrong, 0U);
+  test::tested_version(GetParam().source == "/php/work.php" ? "PHP" : "Ruby", test::version_of(GetParam().version),
+                       GetParam().name, share.all, share.whole);
+}
+
+// What calls of functions that are written in C call back is judged: there the return address is known.
+TEST_P(JumpingCode, HasItsCallersAtEveryInstruction) {
+  const test::RuntimeProgram program(words("2"), kFolder);
+  ASSERT_FALSE(program.printed().empty());
+  ASSERT_TRUE(test::stop(program.pid()));
+  test::StepJudge judge(program.pid());
+  judge.ways.may_refuse = true;
+  const std::size_t steps = test::whole() ? 20 * GetParam().steps : GetParam().steps;
+  judge.run(steps, [] { return false; });
+  ::printf("%s: %zu instructions judged, %zu different ones: %zu wrong, %zu refused\n", GetParam().name, judge.judged,
+           judge.instructions.size(), judge.wrong, judge.refused);
+  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  EXPECT_GT(judge.judged, 1'000U);
+  EXPECT_LT(judge.refused * 50, judge.judged);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, JumpingCode,
+                         ::testing::Values(php("php_function", "function", 98.5), php("php_tracing", "tracing", 99),
+                                           Runtime{"ruby_yjit",
+                                                   {"/usr/bin/ruby", "--yjit", "--yjit-call-threshold=5"},
+                                                   "/usr/bin/ruby --version",
+                                                   "/ruby/work.rb",
+                                                   90,  // by an address in memory: the agent may be late
+                                                   100'000}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace windlass
