@@ -38,6 +38,11 @@ struct Sums {
 struct FunctionSums {
   Sums self, total;
 };
+struct SideSums {
+  Sums all;
+  // Of all: samples of which the innermost function has no name, and those of which any may be missing.
+  std::uint64_t unknown_self = 0, unknown_total = 0;
+};
 
 // How many draws a sample is, and the sum of their squares.
 struct Draws {
@@ -67,11 +72,18 @@ bool is_interrupt(const profile::Profile& profile, const Frame& frame) {
          profile::enters_interrupt(frame.name);
 }
 
-// Of each frame; `all` of all samples.
-std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type, Sums& all) {
+// Code made at run time that nothing names: one frame for all of its functions.
+bool is_unknown(const profile::Profile& profile, const Frame& frame) {
+  return frame.kind == FrameKind::kUnnamed && frame.module < profile.modules.size() &&
+         profile.modules[frame.module].path == "[anon]";
+}
+
+// Of each frame.
+std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frames, profile::ValueType type,
+                                  SideSums& side) {
   std::vector<FunctionSums> sums(frames.size());
   std::vector<std::size_t> last(frames.size(), ~std::size_t{0});
-  std::vector<bool> interrupts;
+  std::vector<bool> interrupts, unknown;
   std::vector<std::uint32_t> path;
   for (std::size_t i = 0; i < profile.samples.size(); ++i) {
     const profile::Sample& sample = profile.samples[i];
@@ -81,10 +93,17 @@ std::vector<FunctionSums> sums_of(const profile::Profile& profile, Frames& frame
     frames.path_of(sample, path);
     sums.resize(frames.size());
     last.resize(frames.size(), ~std::size_t{0});
-    for (std::size_t id = interrupts.size(); id < frames.size(); ++id)
-      interrupts.push_back(is_interrupt(profile, frames[static_cast<std::uint32_t>(id)]));
+    for (std::size_t id = interrupts.size(); id < frames.size(); ++id) {
+      const Frame& frame = frames[static_cast<std::uint32_t>(id)];
+      interrupts.push_back(is_interrupt(profile, frame));
+      unknown.push_back(is_unknown(profile, frame));
+    }
     const bool is_own = std::ranges::none_of(path, [&](std::uint32_t frame) { return interrupts[frame]; });
-    all.add(weight, count, squares, is_own);
+    side.all.add(weight, count, squares, is_own);
+    const bool is_missing = profile::is_truncated(sample.end) ||
+                            std::ranges::any_of(path, [&](std::uint32_t frame) { return unknown[frame]; });
+    if (is_own && is_missing) side.unknown_total += weight;
+    if (is_own && unknown[path.back()]) side.unknown_self += weight;
     for (const std::uint32_t frame : path)
       if (std::exchange(last[frame], i) != i) sums[frame].total.add(weight, count, squares, is_own);
     sums[path.back()].self.add(weight, count, squares, is_own);
@@ -99,10 +118,11 @@ struct Both {
 };
 
 // Returns the sums of all samples.
-Sums add_side(const profile::Profile& profile, profile::ValueType type, bool is_a, std::map<FunctionKey, Both>& all) {
+SideSums add_side(const profile::Profile& profile, profile::ValueType type, bool is_a,
+                  std::map<FunctionKey, Both>& all) {
   Frames frames(profile);
-  Sums of_all;
-  const auto sums = sums_of(profile, frames, type, of_all);
+  SideSums side;
+  const auto sums = sums_of(profile, frames, type, side);
   for (std::uint32_t id = 0; id < frames.size(); ++id) {
     const Frame& frame = frames[id];
     if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated || sums[id].total.all == 0) continue;
@@ -117,17 +137,26 @@ Sums add_side(const profile::Profile& profile, profile::ValueType type, bool is_
       (is_a ? numbers.a : numbers.b) += from.all;
       (is_a ? to.a : to.b) += static_cast<double>(from.sum);
       (is_a ? to.a_squares : to.b_squares) += from.squares;
-      to.samples += from.samples;
+      if (!is_unknown(profile, frame)) to.samples += from.samples;  // else too few for a test
     };
     add(sums[id].self, both.difference.self, both.self);
     add(sums[id].total, both.difference.total, both.total);
   }
-  return of_all;
+  return side;
 }
 
 double divisor_of(const profile::Profile& profile, std::uint64_t sum, Normalise normalise) {
   if (normalise == Normalise::kSamples) return static_cast<double>(sum);
   return normalise == Normalise::kTime ? static_cast<double>(profile.duration_ns) / 1e9 : 1;
+}
+
+// What one side lost more than the other may be of any function. So where that side has less of a function, what is
+// lost may fill the gap. What both sides lost alike says nothing about a difference.
+void fill_gap(TwoSums& sums, double unknown_a, double unknown_b, const Divisors& divisors) {
+  const double b_in_a = divisors.a / divisors.b;
+  const double more_in_b = unknown_b * b_in_a - unknown_a, gap_in_b = sums.a - sums.b * b_in_a;  // as of A
+  if (more_in_b > 0 && gap_in_b > 0) sums.b += std::min(more_in_b, gap_in_b) / b_in_a;
+  if (more_in_b < 0 && gap_in_b < 0) sums.a += std::min(-more_in_b, -gap_in_b);
 }
 
 // Sums as they are may have more digits than a double.
@@ -170,16 +199,20 @@ Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::Va
   result.a.divisor = divisor_of(a, result.a.sum, normalise);
   result.b.divisor = divisor_of(b, result.b.sum, normalise);
   std::map<FunctionKey, Both> all;
-  const Sums of_a = add_side(a, type_of_a, true, all), of_b = add_side(b, type_of_b, false, all);
+  const SideSums of_a = add_side(a, type_of_a, true, all), of_b = add_side(b, type_of_b, false, all);
+  const Divisors divisors{.a = divisor_of(a, of_a.all.sum, normalise),
+                          .b = divisor_of(b, of_b.all.sum, normalise),
+                          .are_totals = normalise == Normalise::kSamples,
+                          .squares = of_a.all.squares + of_b.all.squares};
+  const auto as_double = [](std::uint64_t sum) { return static_cast<double>(sum); };
   std::vector<TwoSums> sums;
-  for (const auto& [key, both] : all) {
+  for (auto& [key, both] : all) {
+    fill_gap(both.self, as_double(of_a.unknown_self), as_double(of_b.unknown_self), divisors);
+    fill_gap(both.total, as_double(of_a.unknown_total), as_double(of_b.unknown_total), divisors);
     sums.push_back(both.self);
     sums.push_back(both.total);
   }
-  const auto found = significance_of(sums, {.a = divisor_of(a, of_a.sum, normalise),
-                                            .b = divisor_of(b, of_b.sum, normalise),
-                                            .are_totals = normalise == Normalise::kSamples,
-                                            .squares = of_a.squares + of_b.squares});
+  const auto found = significance_of(sums, divisors);
   result.tests = found.tests;
   result.noise = found.noise;
   std::size_t at = 0;

@@ -51,8 +51,10 @@ struct ProfileDifference {
 };
 
 // Functions are compared by name; those of the kernel are apart. Samples in an interrupt count in the numbers, and not
-// in the test: interrupts serve other programs, too. Both profiles have the value of its type. An error: there are no
-// samples, or no duration to divide by.
+// in the test: interrupts serve other programs, too. Code made at run time without a name is not tested, as it is many
+// functions. What one profile has more of it, or of truncated stacks, may be of any function: a function of which that
+// profile has less differs only by what this does not explain. Both profiles have the value of its type. An error:
+// there are no samples, or no duration to divide by.
 [[nodiscard]] Expected<ProfileDifference> difference_of(const profile::Profile& a, profile::ValueType type_of_a,
                                                         const profile::Profile& b, profile::ValueType type_of_b,
                                                         Normalise normalise);

@@ -112,6 +112,36 @@ TEST(Diff, InterruptsAreNotTheProgram) {
   EXPECT_TRUE(function(difference(a, b), "work").self.differs);
 }
 
+// Code that a runtime made, and nothing named: its stack ends there.
+Profile with_unnamed(Profile p, std::uint64_t count) {
+  p.modules.push_back({.path = "[anon]", .pid = 1});
+  const auto location = static_cast<std::uint32_t>(p.locations.size());
+  p.locations.push_back({.module = 1, .address = 0x7f00});
+  p.samples.push_back(
+      {.locations = {location}, .count = count, .pid = 1, .tid = 1, .comm = 0, .end = WL_END_NO_MAPPING});
+  return p;
+}
+
+TEST(Diff, WhatHasNoNameMayBeAnyFunction) {
+  const auto a = with_unnamed(profile_of({{"late", 300}, {"f", 2000}, {"g", 2000}}), 5);
+  const auto b = with_unnamed(profile_of({{"f", 2000}, {"g", 2000}}), 305);
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto found = difference(from, to);
+    EXPECT_EQ(found.differing, 0u);
+    EXPECT_NE(function(found, "[jit]").self.difference, 0) << "which is shown";
+  }
+  // What both have alike, or too little of, explains nothing.
+  EXPECT_TRUE(function(difference(a, with_unnamed(profile_of({{"f", 2000}, {"g", 2000}}), 5)), "late").self.differs);
+  EXPECT_TRUE(function(difference(a, with_unnamed(profile_of({{"f", 2000}, {"g", 2000}}), 80)), "late").self.differs);
+  // Nor is more of a function explained by what has no name.
+  const auto more = with_unnamed(profile_of({{"late", 300}, {"f", 2000}, {"g", 2000}, {"new", 100}}), 305);
+  EXPECT_TRUE(function(difference(a, more), "new").self.differs);
+  // A file's code without a symbol is itself.
+  auto of_file = a, of_file_too = b;
+  of_file.modules[1].path = of_file_too.modules[1].path = "/lib/libz.so";
+  EXPECT_TRUE(function(difference(of_file, of_file_too), "libz.so+0x7f00").self.differs);
+}
+
 TEST(Diff, WhatCannotBeCompared) {
   auto p = profile_of({{"f", 10}});
   EXPECT_FALSE(difference_of(p, kCounted, profile_of({}), kCounted, Normalise::kSamples).has_value());
