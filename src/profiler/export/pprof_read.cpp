@@ -356,6 +356,7 @@ class PprofReader {
   }
 
   void read_location_field(pbf_reader& top) {
+    give_back_locations(top.tag() == pprof::kLocation);
     if (top.tag() != pprof::kLocation || !count_item()) return;
     auto fields = message(top);
     profile::Location location;
@@ -376,6 +377,15 @@ class PprofReader {
       return set_error(ErrorCode::kMalformed, "location id is zero or used twice", id);
     frames_in_.push_back(std::max<std::uint32_t>(1, static_cast<std::uint32_t>(location.lines.size())));
     profile_.locations.push_back(std::move(location));
+  }
+  // The bytes of a run of locations, which are not read again. Strings, which stay, are between the runs.
+  void give_back_locations(bool is_location) {
+    constexpr std::size_t kPiece = std::size_t{4} << 20;
+    if (run_begin_ && (!is_location || at_ - *run_begin_ > kPiece)) {
+      split_.give_back_others(*run_begin_, at_);
+      run_begin_.reset();
+    }
+    if (is_location && !run_begin_) run_begin_ = at_;
   }
   std::uint32_t mapping(std::uint64_t id) {
     const std::uint32_t index = mappings_.find(id);
@@ -438,9 +448,10 @@ class PprofReader {
   ByteView bytes_;           // split_.others()
   std::uint64_t items_ = 0;
   Fields string_fields_, location_fields_, rest_;
-  Fields* found_ = nullptr;               // the kind of the field being read
-  std::vector<std::uint32_t> frames_in_;  // of each location: how many it makes
-  std::uint64_t at_ = 0;                  // of the field being read: its offset in bytes_
+  std::optional<std::uint64_t> run_begin_;  // of the locations before the field being read
+  Fields* found_ = nullptr;                 // the kind of the field being read
+  std::vector<std::uint32_t> frames_in_;    // of each location: how many it makes
+  std::uint64_t at_ = 0;                    // of the field being read: its offset in bytes_
   bool handled_ = false;
   std::optional<Error> error_;
   std::vector<std::string_view> strings_;

@@ -45,6 +45,8 @@ class PprofSplit {
 
   // The fields that are not samples, one behind the other.
   [[nodiscard]] ByteView others() const { return others_.bytes(); }
+  // The memory of [begin, end) of them; their bytes are not read again.
+  void give_back_others(std::size_t begin, std::size_t end) { others_.give_back(begin, end); }
   // Of an offset in others(): that in the message.
   [[nodiscard]] std::uint64_t place_of(std::size_t other) const;
   [[nodiscard]] std::size_t samples() const { return samples_; }
