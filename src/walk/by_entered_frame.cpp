@@ -38,12 +38,7 @@ FrameRow row_of(const StepContext& context, const FrameRow& entered, std::uint64
   FrameRow row = entered;
   const std::uint64_t cfa = place - static_cast<std::uint64_t>(std::int64_t{entered.return_address.offset()});
   row.cfa = CfaRule::at(sp, static_cast<std::int32_t>(cfa - context.frame.registers.sp()));
-  // What the frame does not keep, the trace may use.
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-    const RegisterNumber reg = Registers::number_of(architecture, slot);
-    if (reg != sp && is_callee_saved(architecture, reg) && row.registers.find(reg) == nullptr)
-      (void)row.registers.set(reg, RegisterRule::undefined());
-  }
+  lose_unsaved(row, architecture);  // the trace may use them
   return row;
 }
 

@@ -15,12 +15,9 @@ FrameRow frame_pointer_row(Architecture architecture) {
   FrameRow row;
   row.cfa = CfaRule::at(fp, 2 * word);
   row.return_address = RegisterRule::at_cfa(-word);
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-    const RegisterNumber reg = Registers::number_of(architecture, slot);
-    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
-  }
-  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
   (void)row.registers.set(fp, RegisterRule::at_cfa(-2 * word));
+  lose_unsaved(row, architecture);
+  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
   row.return_signed = architecture == Architecture::kAArch64;  // perhaps: without a code, taking it off changes nothing
   return row;
 }

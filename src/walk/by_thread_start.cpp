@@ -59,12 +59,9 @@ FrameRow row_with_place(std::uint64_t pc, std::int32_t cfa_offset, bool pushed) 
   row.end = pc + 1;
   row.cfa = CfaRule::at(x86_64::kRsp, cfa_offset);
   row.return_address = RegisterRule::at_cfa(-static_cast<std::int32_t>(kWord));
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-    const RegisterNumber reg = Registers::number_of(Architecture::kX86_64, slot);
-    if (reg != x86_64::kRbp && is_callee_saved(Architecture::kX86_64, reg))
-      (void)row.registers.set(reg, RegisterRule::undefined());
-  }
-  if (pushed) (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-2 * static_cast<std::int32_t>(kWord)));
+  const auto rbp = pushed ? RegisterRule::at_cfa(-2 * static_cast<std::int32_t>(kWord)) : RegisterRule::same_value();
+  (void)row.registers.set(x86_64::kRbp, rbp);
+  lose_unsaved(row, Architecture::kX86_64);
   return row;
 }
 

@@ -160,4 +160,12 @@ StepStatus guessed_end(const StepContext& context) {
           Error{ErrorCode::kNotFound, "nothing proves that this is the outermost frame", context.frame.pc().value()}};
 }
 
+void lose_unsaved(FrameRow& row, Architecture architecture) {
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
+    const RegisterNumber reg = Registers::number_of(architecture, slot);
+    if (is_callee_saved(architecture, reg) && row.registers.find(reg) == nullptr)
+      (void)row.registers.set(reg, RegisterRule::undefined());
+  }
+}
+
 }  // namespace windlass::walk

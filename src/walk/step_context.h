@@ -122,6 +122,9 @@ auto with_code(const StepContext& context, Use&& use) {
 [[nodiscard]] Expected<FrameRow> followed_to_return(const StepContext& context);
 [[nodiscard]] flow::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
+// Registers that the calling convention preserves and the row has no rule for become undefined: the code may use them.
+void lose_unsaved(FrameRow& row, Architecture architecture);
+
 // Does the row describe a function from its first instruction on as having a frame? Such code is jumped into.
 [[nodiscard]] bool begins_with_frame(const StepContext& context, const FrameRow& row);
 
