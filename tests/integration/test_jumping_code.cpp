@@ -2,7 +2,6 @@
 // interpreter, and Ruby's methods. Programs are recorded and single-stepped.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -62,21 +61,14 @@ TEST_P(JumpingCode, StacksAreWhole) {
   const test::RuntimeProgram program(words("16"), kFolder);
   ASSERT_FALSE(program.printed().empty());
   const std::string profile = kFolder + "/" + GetParam().name + ".pb.gz";
-  const auto recorded = test::record_process(WINDLASS_COMMAND, program.pid(), profile);
-  ASSERT_EQ(recorded.status, 0) << recorded.output;
-  const auto stacks = test::folded(WINDLASS_COMMAND, profile);
-  const test::WholeShare share = test::whole_share(stacks);
-  std::uint64_t generated = 0, wrong = 0;
-  for (const auto& stack : stacks) {
-    if (!stack.whole) continue;
-    generated += std::ranges::find(stack.frames, "[jit]") != stack.frames.end() ? stack.count : 0;
-    wrong += stack.frames.size() < 2 || stack.frames[1] != "_start" ? stack.count : 0;
-  }
+  const auto found = test::record_generated(WINDLASS_COMMAND, program.pid(), profile);
+  ASSERT_EQ(found.recorded.status, 0) << found.recorded.output;
+  const test::WholeShare& share = found.share;
   ::printf("%s: %.2f%% of %lu whole, %lu with generated code\n", GetParam().name, share.percent(), share.all,
-           generated);
-  EXPECT_GT(generated, 20U) << recorded.output;
-  EXPECT_GE(share.percent(), GetParam().least) << recorded.output;
-  EXPECT_EQ(wrong, 0U);
+           found.generated);
+  EXPECT_GT(found.generated, 20U) << found.recorded.output;
+  EXPECT_GE(share.percent(), GetParam().least) << found.recorded.output;
+  EXPECT_EQ(found.wrong, 0U);
   test::tested_version(GetParam().source == "/php/work.php" ? "PHP" : "Ruby", test::version_of(GetParam().version),
                        GetParam().name, share.all, share.whole);
 }

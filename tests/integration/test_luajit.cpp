@@ -40,21 +40,13 @@ TEST_F(LuaJit, StacksAreWhole) {
   if (const std::string why = test::no_privilege_to_sample(); !why.empty()) GTEST_SKIP() << why;
   const test::RuntimeProgram program(words("64"), kFolder);
   ASSERT_FALSE(program.printed().empty());
-  const std::string profile = kFolder + "/work.pb.gz";
-  const auto recorded = test::record_process(WINDLASS_COMMAND, program.pid(), profile);
-  ASSERT_EQ(recorded.status, 0) << recorded.output;
-  const auto stacks = test::folded(WINDLASS_COMMAND, profile);
-  const test::WholeShare share = test::whole_share(stacks);
-  std::uint64_t in_traces = 0, wrong = 0;
-  for (const auto& stack : stacks) {
-    if (!stack.whole) continue;
-    in_traces += std::ranges::find(stack.frames, "[jit]") != stack.frames.end() ? stack.count : 0;
-    wrong += stack.frames.size() < 2 || stack.frames[1] != "_start" ? stack.count : 0;
-  }
-  ::printf("%.2f%% of %lu whole, %lu with a trace\n", share.percent(), share.all, in_traces);
-  EXPECT_GT(in_traces, 20U) << recorded.output;
-  EXPECT_GE(share.percent(), 99.0) << recorded.output;
-  EXPECT_EQ(wrong, 0U);
+  const auto found = test::record_generated(WINDLASS_COMMAND, program.pid(), kFolder + "/work.pb.gz");
+  ASSERT_EQ(found.recorded.status, 0) << found.recorded.output;
+  const test::WholeShare& share = found.share;
+  ::printf("%.2f%% of %lu whole, %lu with a trace\n", share.percent(), share.all, found.generated);
+  EXPECT_GT(found.generated, 20U) << found.recorded.output;
+  EXPECT_GE(share.percent(), 99.0) << found.recorded.output;
+  EXPECT_EQ(found.wrong, 0U);
   test::tested_version("LuaJIT", test::version_of("luajit -v"), "traces", share.all, share.whole);
 }
 

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -85,6 +86,27 @@ inline WholeShare whole_share(const std::vector<FoldedStack>& stacks) {
     share.whole += stack.whole ? stack.count : 0;
   }
   return share;
+}
+
+// Of a recording of a program whose generated code has no names.
+struct GeneratedShare {
+  CommandResult recorded;
+  WholeShare share;
+  std::uint64_t generated = 0;  // whole stacks with generated code
+  std::uint64_t wrong = 0;      // whole stacks that do not begin at the program's start
+};
+inline GeneratedShare record_generated(const std::string& command, pid_t pid, const std::string& profile) {
+  GeneratedShare found;
+  found.recorded = record_process(command, pid, profile);
+  if (found.recorded.status != 0) return found;
+  const auto stacks = folded(command, profile);
+  found.share = whole_share(stacks);
+  for (const FoldedStack& stack : stacks) {
+    if (!stack.whole) continue;
+    found.generated += std::ranges::find(stack.frames, "[jit]") != stack.frames.end() ? stack.count : 0;
+    found.wrong += stack.frames.size() < 2 || stack.frames[1] != "_start" ? stack.count : 0;
+  }
+  return found;
 }
 
 }  // namespace windlass::test
