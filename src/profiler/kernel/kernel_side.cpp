@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <ranges>
-#include <unordered_set>
 
 #include "base/monotonic.h"
 #include "lookup/table/arena.h"
@@ -24,6 +22,7 @@
 #include "profiler/doctor/system_trials.h"
 #include "profiler/kernel/allocation_children.h"
 #include "profiler/kernel/allocation_links.h"
+#include "profiler/kernel/bpf_maps.h"
 #include "profiler/kernel/bpf_object.h"
 #include "profiler/kernel/descriptor_limit.h"
 #include "profiler/kernel/event_filter.h"
@@ -46,85 +45,6 @@ namespace {
 
 constexpr std::uint32_t kMostThreads = 1U << 18;  // that wait at a time
 
-// The arena's chunks as BPF arrays, named by `outer`, an array of maps. `first`: it is there already; negative: it is
-// not.
-table::Arena::Backing chunks_of(int outer, int first) {
-  return [outer, first](std::uint32_t index, std::byte* at) -> Expected<void> {
-    const bool is_there = index == 0 && first >= 0;
-    bpf_map_create_opts options{};
-    options.sz = sizeof options;
-    options.map_flags = BPF_F_MMAPABLE;
-    const int inner =
-        is_there ? first
-                 : bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
-    if (inner < 0) return fail(ErrorCode::kSystem, "memory for the arena", index, static_cast<unsigned>(-inner));
-    Expected<void> result;
-    if (mmap(at, WL_CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, inner, 0) == MAP_FAILED) {
-      result = fail(ErrorCode::kSystem, "mapping the arena", index, static_cast<unsigned>(errno));
-    } else if (!is_there) {
-      if (const int error = bpf_map_update_elem(outer, &index, &inner, BPF_ANY); error != 0)
-        result = fail(ErrorCode::kSystem, "growing the arena", index, static_cast<unsigned>(-error));
-    }
-    if (!is_there) close(inner);  // the outer map and the mapping hold it
-    return result;
-  };
-}
-
-// The memory of a BPF array, shared.
-template <typename T>
-class MappedArray {
- public:
-  MappedArray() = default;
-  ~MappedArray() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  MappedArray(const MappedArray&) = delete;
-  MappedArray& operator=(const MappedArray&) = delete;
-
-  // False and errno if it cannot.
-  bool map(int fd, std::size_t count, int protection) {
-    const std::size_t bytes = ((sizeof(T) + 7) & ~std::size_t{7}) * count;
-    void* at = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) return false;
-    data_ = static_cast<T*>(at);
-    bytes_ = bytes;
-    count_ = count;
-    return true;
-  }
-  [[nodiscard]] std::span<T> items() const { return {data_, count_}; }
-
- private:
-  T* data_ = nullptr;
-  std::size_t bytes_ = 0, count_ = 0;
-};
-
-// After a change of what the maps say of processes (wl_process_changes).
-void count_change(__u64& changes) { std::atomic_ref(changes).fetch_add(1, std::memory_order_release); }
-
-class BpfProcessEntries final : public ProcessEntries {
- public:
-  BpfProcessEntries(int map, __u64& changes) : map_(map), changes_(changes) {}
-  int update(std::uint32_t tgid, const wl_process& process) override {
-    const int error = bpf_map_update_elem(map_, &tgid, &process, BPF_ANY);
-    count_change(changes_);
-    return -error;
-  }
-  void erase(std::uint32_t tgid) override {
-    bpf_map_delete_elem(map_, &tgid);
-    count_change(changes_);
-  }
-  std::optional<std::unordered_set<std::uint32_t>> spaces() override {
-    std::unordered_set<std::uint32_t> spaces;
-    const auto add = [&](std::uint32_t, const wl_process& process) { spaces.insert(process.space); };
-    if (!for_each_entry<std::uint32_t, wl_process>(map_, add)) return std::nullopt;
-    return spaces;
-  }
-
- private:
-  int map_;
-  __u64& changes_;
-};
-
 perf_event_attr counter(const EventSpec& event) {
   perf_event_attr attr{};
   attr.size = sizeof attr;
@@ -134,11 +54,11 @@ perf_event_attr counter(const EventSpec& event) {
   return attr;
 }
 
-// The loaded programs and their maps; what each part of them is for has a class of its own.
 // Loading the other programs takes 25 ms. Where it takes longer than this, on an emulated machine, the sampler takes
 // seconds. The agent could not unwind all samples of these.
 constexpr std::chrono::milliseconds kFastLoad{100};
 
+// The loaded programs and their maps; what each part of them is for has a class of its own.
 class KernelSideImpl final : public KernelSide {
  public:
   explicit KernelSideImpl(const KernelSideOptions& options) : options_(options) { options_.choose_distinct_stacks(); }
