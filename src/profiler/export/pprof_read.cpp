@@ -94,17 +94,17 @@ class PprofReader {
 
   // Locations by this thread, samples by one of their own.
   void read_locations_and_samples() {
-    std::thread beside;
-    if (by_threads_) {
-      try {
-        beside = std::thread([this] { samples_->read(split_, stacks_); });
-      } catch (const std::system_error&) {  // no more threads
-      }
-    }
-    const bool is_beside = beside.joinable();
-    const JoinAtEnd join(beside);
+    const std::jthread beside = start_samples();
     read_locations();
-    if (!is_beside && !error_) samples_->read(split_, stacks_);
+    if (!beside.joinable() && !error_) samples_->read(split_, stacks_);
+  }
+  std::jthread start_samples() {
+    if (!by_threads_) return {};
+    try {
+      return std::jthread([this] { samples_->read(split_, stacks_); });
+    } catch (const std::system_error&) {
+      return {};  // no more threads
+    }
   }
   void read_locations() {
     profile_.locations.reserve(std::min(location_fields_.number, kMostReserved));
@@ -118,18 +118,6 @@ class PprofReader {
                   !__builtin_mul_overflow(stacks_.most_frames(), most_samples, &most) && most <= limits_.max_frames;
     if (is_checked_) stacks_.drop_frames();
   }
-  struct JoinAtEnd {
-    explicit JoinAtEnd(std::thread& thread) : thread_(thread) {}
-    ~JoinAtEnd() {
-      if (thread_.joinable()) thread_.join();
-    }
-    JoinAtEnd(const JoinAtEnd&) = delete;
-    JoinAtEnd& operator=(const JoinAtEnd&) = delete;
-
-   private:
-    std::thread& thread_;
-  };
-
   // That their locations are there, and that they are not too many. Inlined calls make many frames of a location, in
   // each stack that has it.
   void check_stacks() {
