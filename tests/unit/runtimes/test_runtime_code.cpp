@@ -12,6 +12,7 @@
 #include "formats/dwarf/constants.h"
 #include "runtimes/described_code.h"
 #include "runtimes/find.h"
+#include "runtimes/laid_out_runtime.h"
 #include "runtimes/own_ranges.h"
 #include "runtimes/paged_memory.h"
 #include "runtimes/runtime_code.h"
@@ -48,6 +49,63 @@ struct Counts {
   std::uint64_t outermost_from = 0;  // an address: what is before it is entered by the runtime's code alone
   std::map<std::uint64_t, std::pair<std::uint64_t, const char*>> methods;  // begin: end, name
 };
+
+// A layout that is in a word of its process: not there yet, refused, or good.
+struct WordLayout {
+  std::uint64_t word;
+};
+struct WordMap {
+  explicit WordMap(const WordLayout& layout) : word(layout.word) {}
+  std::uint64_t word;
+};
+
+class WordRuntime final : public LaidOutRuntime<WordLayout, WordMap> {
+ public:
+  static constexpr std::uint64_t kImage = 0x1000, kRefused = 13;
+  explicit WordRuntime(std::shared_ptr<const Memory> memory) : LaidOutRuntime(std::move(memory), kImage, read) {}
+  bool is_still(const Method&) override { return true; }
+  // Not inlined: GCC 12 would warn of tables that are not there, which is_not_ready() has ruled out.
+  [[gnu::noinline]] Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
+    if (is_not_ready()) return fail(ErrorCode::kUnreadable, "not yet", address);
+    if (!tables_) return Failure(*tables_.problem());
+    auto method = std::make_unique<CountedMethod>();
+    method->begin = tables_->map.word;
+    return method;
+  }
+
+ private:
+  static Expected<WordLayout> read(const Memory& memory, std::uint64_t image) {
+    std::uint64_t word = 0;
+    if (!memory.read(image, &word, sizeof word)) return fail(ErrorCode::kUnreadable, "no word", image);
+    if (word == kRefused) return fail(ErrorCode::kUnsupported, "another layout", image);
+    return WordLayout{word};
+  }
+};
+
+TEST(LaidOutRuntime, IsTriedUntilItsProcessHasGotFarEnough) {
+  for (const std::uint64_t word : {std::uint64_t{77}, WordRuntime::kRefused}) {
+    const auto memory = std::make_shared<test::WordMemory>();
+    WordRuntime runtime(memory);
+    EXPECT_TRUE(runtime.is_understood()) << "not known to be of another kind";
+    ASSERT_TRUE(runtime.problem());
+    EXPECT_EQ(runtime.problem()->code, ErrorCode::kUnreadable);
+    EXPECT_FALSE(runtime.method_at(1));
+    memory->set(WordRuntime::kImage, word);
+    const auto method = runtime.method_at(1);
+    const bool is_good = word != WordRuntime::kRefused;
+    ASSERT_EQ(method.has_value(), is_good);
+    EXPECT_EQ(runtime.is_understood(), is_good);
+    EXPECT_EQ(runtime.problem().has_value(), !is_good);
+    memory->set(WordRuntime::kImage, 78);
+    const auto again = runtime.method_at(1);
+    ASSERT_EQ(again.has_value(), is_good) << "an answer is the last one";
+    if (is_good) {
+      EXPECT_EQ((*again)->begin, 77u);
+    } else {
+      EXPECT_EQ(again.error().code, ErrorCode::kUnsupported);
+    }
+  }
+}
 
 class CountingRuntime final : public Runtime {
  public:
