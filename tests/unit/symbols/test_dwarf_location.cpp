@@ -16,10 +16,10 @@ constexpr std::uint64_t kStack = 0x10000, kFrameBase = kStack + 0x40, kCfa = kSt
 constexpr std::uint64_t kRax = 0x1122'3344'5566'7788, kRbx = 0x99aa'bbcc'ddee'ff01, kEntry = 0x5555;
 constexpr RegisterNumber kRdi = 5;
 
-// Each byte of memory has another value.
+// Words at different places differ.
 test::MadeUpMemory make_memory(std::uint64_t base, std::size_t size) {
   test::MadeUpMemory memory(base, size);
-  for (std::size_t i = 0; i < size; ++i) memory.bytes[i] = static_cast<std::uint8_t>(i * 7 + 3);
+  for (std::size_t i = 0; i < size; ++i) memory.bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256 * 13 + 3);
   return memory;
 }
 
@@ -212,6 +212,7 @@ TEST_F(Locations, TypesAreThoseOfIntegers) {
   expect_value("const_type", 0xffff'fffb, 4);
   expect_value("divides_with_sign", static_cast<std::uint64_t>(-2));
   expect_value("converts", kRbx & 0xff);
+  expect_value("regval_type_of_8_bytes", kRbx);
   expect_value("regval_type", static_cast<std::uint64_t>(static_cast<std::int32_t>(kRbx)));
   expect_value("deref_type", static_cast<std::uint64_t>(static_cast<std::int32_t>(word_at(kStack + 0x20))));
   for (const char* name : {"const_type_of_another_size", "const_type_of_a_float", "converts_to_16_bytes",

@@ -166,6 +166,7 @@ TEST_F(Values, AreBounded) {
 TEST_F(Values, Arrays) {
   EXPECT_EQ(text("an_array", (std::array{1, 2, 3})), "{1, 2, 3}");
   EXPECT_EQ(text("a_matrix", (std::array{1, 2, 3, 4, 5, 6})), "{{1, 2, 3}, {4, 5, 6}}");
+  EXPECT_EQ(text("flags", (std::array{true, false, true})), "{true, false, true}");
   EXPECT_EQ(text("eight", (std::array{1, 2, 3, 4, 5, 6, 7, 8})), "{1, 2, 3, 4, 5, 6, 7, 8}");
   EXPECT_EQ(text("nine", (std::array{1, 2, 3, 4, 5, 6, 7, 8, 9})), "{1, 2, 3, 4, 5, 6, 7, 8, ...}");
   EXPECT_EQ(text("points", (std::array{Point{1, 2}, Point{3, 4}})), "{{x = 1, y = 2}, {x = 3, y = 4}}");
@@ -195,7 +196,7 @@ TEST_F(Values, TextsBehindPointers) {
   EXPECT_EQ(text_at(kTexts, "a\"b\\c"), R"(0x10000 "a\"b\\c")");
   for (const char* variable : {"an_unsigned_text", "a_constant_text", "a_named_text"})
     EXPECT_EQ(text_at(kTexts, "abc", variable), "0x10000 \"abc\"") << variable;
-  for (const char* variable : {"a_pointer", "a_void_pointer", "a_pointer_to_text"})
+  for (const char* variable : {"a_pointer", "a_void_pointer", "a_pointer_to_text", "a_pointer_to_bool"})
     EXPECT_EQ(text_at(kTexts, "abc", variable), "0x10000") << variable;
   for (const std::uint64_t at : {kTexts, kTexts + 1, kTexts + 63}) {
     for (const std::size_t length : {1, 62, 63, 64, 65, 127, 128, 199, 200, 201, 255, 256, 300}) {

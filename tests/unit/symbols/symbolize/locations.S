@@ -38,6 +38,8 @@ locations:
   .byte 3, 8, 1
 .Lfloat32:
   .byte 3, 4, 4
+.Lint64:
+  .byte 3, 5, 8
 .Lint128:
   .byte 3, 5, 16
 
@@ -156,6 +158,11 @@ locations:
     .uleb128 .Lint32 - .Lunit
     .byte 0xf7, 0, 0x9f
   .Lend_regval_type:
+  location regval_type_of_8_bytes
+    .byte 0xf5, 3
+    .uleb128 .Lint64 - .Lunit
+    .byte 0xf7, 0, 0x9f
+  .Lend_regval_type_of_8_bytes:
   location deref_type
     .byte 0x77, 0, 0xf6, 4
     .uleb128 .Lint32 - .Lunit
