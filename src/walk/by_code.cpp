@@ -182,6 +182,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     step.status = {WalkEnd::kComplete, {}};
     return true;
   }
+  if (by_left_frame(context, step)) return true;
   auto found = synthesize(context);
   if (!found) {
     if (found.error().code != ErrorCode::kLimit)

@@ -138,6 +138,7 @@ bool by_callback(const StepContext& context, Step& step);   // by_callback.cpp: 
 bool by_synthesis(const StepContext& context, Step& step);  // by_code.cpp
 bool by_described_entry(const StepContext& context, const FrameRow& row, Step& step);  // by_entered_frame.cpp
 bool by_entered_frame(const StepContext& context, Step& step);      // by_entered_frame.cpp: LuaJIT's traces
+bool by_left_frame(const StepContext& context, Step& step);         // by_left_frame.cpp: Haskell's code
 bool by_present_jump(const StepContext& context, Step& step);       // by_code.cpp: PHP's and Ruby's code
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
 bool by_thread_begin(const StepContext& context, Step& step);       // by_thread_start.cpp

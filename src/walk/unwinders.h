@@ -28,6 +28,30 @@ class UndescribedCode {
   bool blind_ = false;  // The kernel gives no answer.
 };
 
+// What by_left_frame() knows of modules, by their ids.
+class LeftFrames {
+ public:
+  struct Of {
+    std::uint64_t module = 0;
+    std::uint64_t room = 0;    // from sp to the return address; 0: not known
+    std::uint32_t looked = 0;  // how often for nothing
+    // A module that is of another language is searched twice, and then every 64th time.
+    [[nodiscard]] bool may_look() {
+      ++looked;
+      return looked <= 2 || looked % 64 == 0;
+    }
+  };
+  [[nodiscard]] Of& of(std::uint64_t module) {
+    Of& kept = kept_[module % kMost];
+    if (kept.module != module) kept = {.module = module};
+    return kept;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  Of kept_[kMost];
+};
+
 struct Scratch {
   Scratch();
   ~Scratch();
@@ -41,6 +65,7 @@ struct Scratch {
   std::optional<std::uint64_t> gs_base;  // The same. Of Windows: the TEB.
   std::uint64_t lowest = 0;              // The least value that sp can have in the current frame, if it is not known.
   bool register_lost = false;            // In the last step: a row made from code needs a register that is not known.
+  LeftFrames left_frames;                // Of all walks.
   Registers exact;                       // Of the last frame whose registers were all known.
   std::size_t since_exact = 0;           // How many frames ago that was.
   UndescribedCode undescribed;           // Of this walk.
