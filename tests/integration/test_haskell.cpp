@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "support/child_program.h"
+#include "support/elm_source.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
@@ -39,14 +40,7 @@ class Haskell : public ::testing::Test {
                               WINDLASS_FETCH, kVersion, kIntegrity));
     ASSERT_NE(fetched.status, 2) << fetched.output;  // another file than was asked for
     if (fetched.status != 0) GTEST_SKIP() << "SKIPPED: elm-format cannot be fetched by npm pack";
-    std::ofstream elm(source_);
-    elm << "module Big exposing (..)\n\n";
-    for (int i = 0; i < 6000; ++i)
-      elm << fmt::format(
-          "f{0} : Int -> List String -> Maybe Int\nf{0} x r =\n    let\n        y = x + {0}\n"
-          "    in\n    case List.head r of\n        Just q -> if y > 3 then Just (y + 1) else Nothing\n"
-          "        Nothing -> Nothing\n\n\n",
-          i);
+    test::write_elm(source_, 6000);
   }
   [[nodiscard]] std::vector<std::string> words() const {
     return {package_ + "/elm-format", source_, "--output", kFolder + "/out.elm", "--yes"};

@@ -13,6 +13,7 @@
 
 #include "integration/wine_recording.h"
 #include "profiler/export/times.h"
+#include "support/elm_source.h"
 #include "support/tested_version.h"
 
 namespace windlass::test {
@@ -71,15 +72,7 @@ TEST_F(WinePrograms, HaskellIsLeftByTheFrameOfItsRuntime) {
               "sha512-qGYZM2oJFSVQ80Tayk1v15ba7PWCU3B89EkA3Fy4YQasvtA+UrYYR5Bv7MRF4kn6Zp7oSDk4FhknURFsZWZ7kg==");
   if (folder.empty()) GTEST_SKIP() << "SKIPPED: elm-format cannot be fetched by npm pack";
   const std::string source = testing::TempDir() + fmt::format("windlass-wine-{}.elm", getpid());
-  std::ofstream elm(source);
-  elm << "module Big exposing (..)\n\n";
-  for (int i = 0; i < 1500; ++i)
-    elm << fmt::format(
-        "f{0} : Int -> List String -> Maybe Int\nf{0} x r =\n    let\n        y = x + {0}\n"
-        "    in\n    case List.head r of\n        Just q -> if y > 3 then Just (y + 1) else Nothing\n"
-        "        Nothing -> Nothing\n\n\n",
-        i);
-  elm.close();
+  write_elm(source, 1500);
   profile::Profile profile;
   ASSERT_NO_FATAL_FAILURE(
       record(fmt::format("{}/elm-format.exe 'Z:{}' --output 'Z:{}.out' --yes", folder, source, source), profile));
