@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 
 #include "profiler/export/pprof.h"
+#include "support/npm_package.h"
 #include "support/privilege.h"
-#include "support/run_command.h"
 #include "support/wine_program.h"
 
 namespace windlass::test {
@@ -23,10 +23,7 @@ inline std::string fetched(const char* package, const char* version, const char*
   std::string name = fmt::format("{}-{}", package, version);
   std::ranges::replace(name, '/', '-');
   const std::string folder = fmt::format("{}/{}", WINDLASS_NODE_FOLDER, name);
-  const auto done = run(fmt::format("test -f {0}/.integrity || sh {1} {2} {3} {4} {0} 2>&1", folder, WINDLASS_FETCH,
-                                    package, version, integrity));
-  EXPECT_NE(done.status, 2) << done.output;  // another file than was asked for
-  return done.status == 0 ? folder : std::string();
+  return fetch_package(folder, package, version, integrity) ? folder : std::string();
 }
 
 inline void record(const std::string& command_line, profile::Profile& profile) {
