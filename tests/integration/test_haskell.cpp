@@ -18,11 +18,11 @@
 
 #include "support/child_program.h"
 #include "support/elm_source.h"
+#include "support/judged.h"
 #include "support/npm_package.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
-#include "support/step_judge.h"
 #include "support/tested_version.h"
 
 namespace windlass {
@@ -119,11 +119,7 @@ TEST_F(Haskell, HasItsCallersAtEveryInstruction) {
            !module->row_at(pc, row).has_value();
   };
   judge.run(test::whole() ? 3'000'000 : 100'000, [] { return false; });
-  ::printf("%zu instructions judged, %zu different ones: %zu wrong\n", judge.judged, judge.instructions.size(),
-           judge.wrong);
-  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
-  EXPECT_GT(judge.judged, 10'000U);
-  EXPECT_GT(judge.instructions.size(), 500U);
+  test::expect_right(judge, 10'000, 500);
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "support/find_in_images.h"
+#include "support/judged.h"
 #include "support/privilege.h"
 #include "support/runtime_program.h"
-#include "support/step_judge.h"
 #include "support/tested_version.h"
 
 namespace windlass {
@@ -68,11 +68,7 @@ TEST_F(LuaJit, HasItsCallersAtEveryInstruction) {
   };
   const std::size_t steps = test::whole() ? 3'000'000 : 150'000;
   judge.run(steps, [] { return false; });
-  ::printf("%zu instructions judged, %zu different ones: %zu wrong\n", judge.judged, judge.instructions.size(),
-           judge.wrong);
-  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
-  EXPECT_GT(judge.judged, 10'000U);
-  EXPECT_GT(judge.instructions.size(), 500U);
+  test::expect_right(judge, 10'000, 500);
 }
 
 }  // namespace
