@@ -48,26 +48,32 @@ WL_GLOBAL int wl_keep_words(struct wl_scratch* s) {
   return 0;
 }
 
+/* Copies what was learned of an address to u->learned. Returns 0 if there is nothing of this kind. */
+WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
+  if (!u) return 0;
+  __u64 place = pc & (WL_LEARNED_BLOCK_BYTES - 1);
+  struct wl_learned_key key = {
+      .pc = kind & WL_LEARNED_BLOCK ? pc - place : pc,
+      .epoch = u->epoch,
+      .tgid = u->tgid,
+      .kind = kind,
+  };
+  const struct wl_learned* found = wl_find_learned(&u->env, &key);
+  if (!found) return 0;
+  u->learned = *found;
+  if (u->learned.check != wl_learned_check(&u->learned, key)) return 0;
+  return !(kind & WL_LEARNED_BLOCK) || (u->learned.places >> place & 1);
+}
+
 /* Steps from a frame of a runtime's code. If nothing was learned for it, or the code has changed, the agent knows more.
  * What tells the code from other code at this address is in the hash: a counter has the stacks of one of them. Nothing
  * is left in the memo. */
 WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
-  struct wl_learned_key key = {
-      .pc = pc & ~(__u64)(WL_LEARNED_BLOCK_BYTES - 1),
-      .epoch = u->epoch,
-      .tgid = u->tgid,
-      .kind = u->cursor.exact | WL_LEARNED_BLOCK,
-  };
-  const struct wl_learned* found = wl_find_learned(&u->env, &key);
-  if (!found) {
-    key.pc = pc;
-    key.kind = u->cursor.exact;
-    found = wl_find_learned(&u->env, &key);
-  }
-  if (!found) return WL_END_NO_ROW;
-  u->learned = *found;
-  if (u->learned.check != wl_learned_check(&u->learned, key)) return WL_END_NO_ROW;
+  __u32 exact = u->cursor.exact;
+  int known = wl_recall(u, pc, WL_LEARNED_BLOCK);
+  if (!known && exact) known = wl_recall(u, pc, WL_LEARNED_BLOCK | WL_LEARNED_EXACT);
+  if (!known && !wl_recall(u, pc, exact)) return WL_END_NO_ROW;
   if (u->learned.guard_address) {
     if (wl_read(&u->env, &u->room.value, 8, u->learned.guard_address)) return WL_END_NO_ROW;
     if ((u->room.value & u->learned.guard_mask) != u->learned.guard_value) return WL_END_NO_ROW;

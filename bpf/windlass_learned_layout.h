@@ -9,8 +9,8 @@
 
 #include "windlass_table_layout.h"
 
-/* A lookup address in a process, or a block of code where all addresses have the same answer. Code that a runtime adds
- * leaves the epoch as it is. So lessons stay when mappings come. */
+/* A lookup address in a process, or a block of code, of which wl_learned.places says where the lesson holds. Code that
+ * a runtime adds leaves the epoch as it is. So lessons stay when mappings come. */
 struct wl_learned_key {
   __u64 pc;    /* Of a block: its first address. */
   __u64 epoch; /* wl_process.epoch */
@@ -18,8 +18,8 @@ struct wl_learned_key {
   __u32 kind; /* WL_LEARNED_* */
 };
 #define WL_LEARNED_EXACT 1u /* Of instructions that were interrupted, else of calls. */
-#define WL_LEARNED_BLOCK 2u
-#define WL_LEARNED_BLOCK_BYTES 32u
+#define WL_LEARNED_BLOCK 2u /* Without WL_LEARNED_EXACT of both. */
+#define WL_LEARNED_BLOCK_BYTES 64u
 
 /* A word that a sample takes along: a register, or [register + offset], on the stack. */
 struct wl_taken {
@@ -43,6 +43,7 @@ struct wl_learned {
   __u64 guard_address;
   __u64 guard_mask;
   __u64 guard_value;
+  __u64 places; /* Of a block: the bit of each address for which it holds, the block's first address the lowest. */
   struct wl_taken taken[WL_MOST_TAKEN];
   __u32 taken_count;
   __u32 check; /* wl_learned_check() of the rest. A map's element may be given to another key while it is read. */

@@ -60,6 +60,13 @@ class PublishedCode : public sources::NameSource, public std::enable_shared_from
   [[nodiscard]] virtual bool teaches() const { return false; }
   // What the kernel side has to know of frames at an address; without `check`. Nothing: the agent has to leave them.
   [[nodiscard]] virtual std::optional<wl_learned> lesson(CodeAddress /*pc*/) { return std::nullopt; }
+  // The same for the whole function at `pc`, as far as that is known without following more of its code. Where two
+  // stretches overlap the first one counts. Nothing: the agent has to leave frames there.
+  struct Lessons {
+    AddressRange stretch;
+    std::optional<wl_learned> interrupted, called;  // of frames there that were interrupted, or have called
+  };
+  [[nodiscard]] virtual std::vector<Lessons> lessons_around(CodeAddress /*pc*/) { return {}; }
   // As UnwindSource has it.
   [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) { return true; }
   // True if it has just begun, and will know more.

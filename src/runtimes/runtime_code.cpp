@@ -154,28 +154,45 @@ bool RuntimeCode::teaches() const {
   return runtime_->teaches();
 }
 
-std::optional<wl_learned> RuntimeCode::lesson(CodeAddress pc) {
-  const std::lock_guard hold(lock_);
-  const auto method = method_at(pc.lookup());
-  FrameRow row;
-  if (!method || !(*method)->row_at(pc.lookup(), row)) return std::nullopt;
+std::optional<wl_learned> RuntimeCode::lesson_of(const Method& method, const FrameRow& row, CodeAddress pc) {
   wl_learned lesson{};
   // Nothing in a runtime's code ends a stack.
   lesson.rule = table::without_end(table::project(row, runtime_->architecture(), WL_NO_XREG));
   if (lesson.rule.cfa_kind == WL_CFA_UNSUPPORTED || lesson.rule.ra_kind == WL_REG_UNDEFINED) return std::nullopt;
   // The kernel side takes what a register leads to for an interrupted instruction (wl_apply).
   if (lesson.rule.ra_kind == WL_REG_IN_REG) return std::nullopt;
-  const auto words = runtime_->words_of(**method, pc);
+  const auto words = runtime_->words_of(method, pc);
   if (!words || words->size() > WL_MOST_TAKEN) return std::nullopt;
   std::ranges::copy(*words, lesson.taken);
   lesson.taken_count = static_cast<std::uint32_t>(words->size());
-  if ((*method)->lasting) return lesson;
-  const auto guard = runtime_->guard_of(**method);
+  if (method.lasting) return lesson;
+  const auto guard = runtime_->guard_of(method);
   if (!guard) return std::nullopt;
   lesson.guard_address = guard->address;
   lesson.guard_mask = guard->mask;
   lesson.guard_value = guard->value & guard->mask;
   return lesson;
+}
+
+std::optional<wl_learned> RuntimeCode::lesson(CodeAddress pc) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(pc.lookup());
+  FrameRow row;
+  if (!method || !(*method)->row_at(pc.lookup(), row)) return std::nullopt;
+  return lesson_of(**method, row, pc);
+}
+
+std::vector<manager::PublishedCode::Lessons> RuntimeCode::lessons_around(CodeAddress pc) {
+  const std::lock_guard hold(lock_);
+  std::vector<Lessons> all;
+  const auto method = method_at(pc.lookup());
+  if (!method) return all;
+  (*method)->for_each_ready_row(!pc.is_return_address(), [&](const FrameRow& row) {
+    all.push_back({{row.begin, row.end},
+                   lesson_of(**method, row, CodeAddress::instruction(row.begin)),
+                   lesson_of(**method, row, CodeAddress::return_address(row.begin + 1))});
+  });
+  return all;
 }
 
 bool RuntimeCode::may_be_outermost(std::uint64_t address) {

@@ -33,6 +33,11 @@ class Method {
   // As sources::UnwindSource has them.
   [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
   virtual void for_each_row(sources::RowSink row, sources::ErrorSink report) const = 0;
+  // The rows that row_at() has for frames that were interrupted, or for all that have called. Those that take long to
+  // find may be missing. The first one of an address counts.
+  virtual void for_each_ready_row(bool /*interrupted*/, sources::RowSink row) const {
+    for_each_row(row, [](const Error&) {});
+  }
   // The runtime's list of its outermost frames: may code of a file, C++ for example, be the caller of the frame at an
   // address? As frames are looked up. A stack that leaves the runtime's code by another frame has skipped some.
   [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) const { return true; }
@@ -131,6 +136,7 @@ class RuntimeCode final : public manager::PublishedCode {
   void note_code(const os::ProcMap& map) override;
   bool teaches() const override;
   std::optional<wl_learned> lesson(CodeAddress pc) override;
+  std::vector<Lessons> lessons_around(CodeAddress pc) override;
   bool may_be_outermost(std::uint64_t address) override;
   wl_way way_to_stack() override;
   bool is_starting() override;
@@ -154,6 +160,7 @@ class RuntimeCode final : public manager::PublishedCode {
   // method_at(), else the last method that is known to have been there; null: none.
   [[nodiscard]] std::shared_ptr<const Method> named_method_at(std::uint64_t address);
   void keep(const std::shared_ptr<const Method>& method, std::uint64_t seen);
+  [[nodiscard]] std::optional<wl_learned> lesson_of(const Method& method, const FrameRow& row, CodeAddress pc);
   [[nodiscard]] bool is_last(const Method& method) const;
 
   mutable std::mutex lock_;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,22 @@ bool is_held(const MapSet& maps, std::uint64_t frame) {
     return std::ranges::any_of(code->holding_code(),
                                [&](const auto& held) { return held.range.contains(lookup_address(frame)); });
   });
+}
+
+// What a function's lessons say of a frame's place is what is said of the place alone.
+void expect_same_lessons(const MapSet& maps, std::uint64_t frame) {
+  const CodeAddress pc = code_address(frame);
+  const Mapping* mapping = maps.find(pc.lookup());
+  const auto* code = mapping != nullptr ? maps.published_of(*mapping) : nullptr;
+  if (code == nullptr) return;
+  const auto all = (*code)->lessons_around(pc);
+  const auto found = std::ranges::find_if(all, [&](const auto& it) { return it.stretch.contains(pc.lookup()); });
+  if (found == all.end()) return;
+  const auto& lesson = is_exact(frame) ? found->interrupted : found->called;
+  if (!lesson) return;
+  const auto alone = (*code)->lesson(pc);
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(std::memcmp(&*lesson, &*alone, sizeof *alone), 0) << std::hex << frame;
 }
 
 // Until the process has used that much CPU time, which takes long on a busy machine.
@@ -105,6 +123,10 @@ TEST_P(LearnedFrames, AreThoseOfTheAgent) {
     teacher.teach(process_of, expected.back().frames, parsed->sample.time);
     samples.push_back(std::move(*parsed));
   }
+  std::set<std::uint64_t> places;
+  for (const UnwoundStack& stack : expected)
+    if (!stack.frames.empty()) places.insert(stack.frames.begin(), stack.frames.end() - 1);
+  for (const std::uint64_t frame : places) expect_same_lessons(maps, frame);
   std::size_t whole = 0, by_kernel = 0, named = 0;
   std::vector<std::uint64_t> frames;
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -1,7 +1,11 @@
 #include "profiler/samples/frame_teacher.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
@@ -15,14 +19,47 @@ CodeAddress at(std::uint64_t lookup, bool exact) {
 
 bool equal(const wl_learned& a, const wl_learned& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Has each address of a block the same answer, for frames that were interrupted? Return addresses are few, and each is
-// taught alone: to ask about its neighbours is to follow code that nobody stands in.
-bool is_of_block(manager::PublishedCode& code, std::uint64_t block, const wl_learned& lesson) {
-  for (std::uint64_t address = block; address < block + WL_LEARNED_BLOCK_BYTES; ++address) {
-    const auto other = code.lesson(at(address, true));
-    if (!other || !equal(*other, lesson)) return false;
+// But for the places.
+bool is_same(wl_learned a, const wl_learned& b) {
+  a.places = b.places;
+  return equal(a, b);
+}
+
+// Lessons of one block of code by the places they hold for.
+class BlockLessons {
+ public:
+  // For the places that no lesson was added for before.
+  void add(std::uint64_t places, const std::optional<wl_learned>& lesson) {
+    places &= ~taken_;
+    taken_ |= places;
+    if (!lesson || places == 0) return;
+    const auto known = std::ranges::find_if(lessons_, [&](wl_learned& it) { return is_same(it, *lesson); });
+    wl_learned& to = known != lessons_.end() ? *known : lessons_.emplace_back(*lesson);
+    to.places |= places;
   }
-  return true;
+  // That of the most places; null: there is none.
+  [[nodiscard]] const wl_learned* best() const {
+    const auto found = std::ranges::max_element(lessons_, {}, [](auto& it) { return std::popcount(it.places); });
+    return found != lessons_.end() ? &*found : nullptr;
+  }
+
+ private:
+  std::uint64_t taken_ = 0;
+  std::vector<wl_learned> lessons_;
+};
+
+constexpr std::uint64_t block_of(std::uint64_t address) { return address & ~std::uint64_t{WL_LEARNED_BLOCK_BYTES - 1}; }
+constexpr std::uint64_t place_of(std::uint64_t address) { return std::uint64_t{1} << (address - block_of(address)); }
+
+// Calls visit(block, places) for all blocks of a stretch of code.
+template <typename Visit>
+void for_each_block(const AddressRange& stretch, Visit&& visit) {
+  for (std::uint64_t at = stretch.begin; at < stretch.end;) {
+    const std::uint64_t block = block_of(at),
+                        end = std::min<std::uint64_t>(stretch.end, block + WL_LEARNED_BLOCK_BYTES);
+    visit(block, (place_of(end - 1) << 1) - place_of(at));
+    at = end;
+  }
 }
 
 wl_learned_key key_of(const FrameTeacher::Pupil& pupil, std::uint64_t frame) {
@@ -46,17 +83,61 @@ bool FrameTeacher::KeyEqual::operator()(const wl_learned_key& a, const wl_learne
 }
 
 void FrameTeacher::teach(const wl_learned_key& key, Known& known, manager::PublishedCode& code) {
-  const bool exact = key.kind == WL_LEARNED_EXACT;
-  const auto lesson = code.lesson(at(key.pc, exact));
+  const auto lesson = code.lesson(at(key.pc, key.kind == WL_LEARNED_EXACT));
   if (known.is_one && (!lesson || !equal(*lesson, known.lesson))) ++changes_;
   known.is_one = lesson.has_value();
   if (!lesson) return;
   known.lesson = *lesson;
-  const std::uint64_t block = key.pc / WL_LEARNED_BLOCK_BYTES * WL_LEARNED_BLOCK_BYTES;
-  if (exact && is_of_block(code, block, *lesson))
-    sink_({block, key.epoch, key.tgid, key.kind | WL_LEARNED_BLOCK}, *lesson);
-  else
-    sink_(key, *lesson);
+  if (!is_in_block(key, *lesson, known.asked)) teach_around(key, code, known.asked);
+  if (!is_in_block(key, *lesson, known.asked)) sink_(key, *lesson);
+}
+
+// Was the lesson taught lately with all the block that the address is in?
+bool FrameTeacher::is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const {
+  const auto has = [&](std::uint32_t kind) {
+    const auto found = blocks_.find({block_of(key.pc), key.epoch, key.tgid, kind | WL_LEARNED_BLOCK});
+    if (found == blocks_.end() || now - found->second.asked >= kAgainAfter) return false;
+    const wl_learned& known = found->second.lesson;
+    return (known.places & place_of(key.pc)) != 0 && is_same(known, lesson);
+  };
+  return has(0) || (key.kind == WL_LEARNED_EXACT && has(WL_LEARNED_EXACT));
+}
+
+// What the kernel side needs for one frame of a function is most of what it needs for the others.
+void FrameTeacher::teach_around(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now) {
+  const bool exact = key.kind == WL_LEARNED_EXACT;
+  const std::uint64_t pc = key.pc, first = pc - std::min(pc, kNear), last = pc + std::min(~pc, kNear);
+  std::map<std::uint64_t, BlockLessons> both, interrupted;
+  for (const auto& lessons : code.lessons_around(at(key.pc, exact))) {
+    const bool same = lessons.interrupted && lessons.called && equal(*lessons.interrupted, *lessons.called);
+    const AddressRange& stretch = lessons.stretch;
+    const AddressRange near{std::max(stretch.begin, first), std::min(stretch.end, last)};
+    for_each_block(near, [&](std::uint64_t block, std::uint64_t places) {
+      both[block].add(places, same ? lessons.called : std::nullopt);
+      if (!same) interrupted[block].add(places, lessons.interrupted);
+    });
+  }
+  const auto teach_all = [&](const auto& blocks, std::uint32_t kind) {
+    for (const auto& [block, lessons] : blocks)
+      if (const wl_learned* best = lessons.best()) teach_block({block, key.epoch, key.tgid, kind}, *best, now);
+  };
+  teach_all(both, WL_LEARNED_BLOCK);
+  teach_all(interrupted, WL_LEARNED_BLOCK | WL_LEARNED_EXACT);
+}
+
+// A block may have the end of one function and the begin of the next.
+void FrameTeacher::teach_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) {
+  if (blocks_.size() >= kMaxBlocks) blocks_.clear();
+  Block& block = blocks_[key];
+  wl_learned wanted = lesson;
+  if (is_same(block.lesson, lesson))
+    wanted.places |= block.lesson.places;
+  else if (lesson.guard_address == 0 && block.lesson.guard_address == 0 &&
+           std::popcount(block.lesson.places) > std::popcount(lesson.places))
+    return;
+  if (equal(wanted, block.lesson) && now - block.asked < kAgainAfter) return;
+  block = {now, wanted};
+  sink_(key, wanted);
 }
 
 void FrameTeacher::teach(const Pupil& pupil, std::span<const std::uint64_t> frames, std::uint64_t now) {
@@ -73,7 +154,9 @@ void FrameTeacher::teach(const Pupil& pupil, std::span<const std::uint64_t> fram
     known.asked = now;
     teach(key, known, *code);
   }
-  if (changes_ != changes) known_.clear();  // what is known of the neighbours is that of the code before
+  if (changes_ == changes) return;
+  known_.clear();  // what is known of the neighbours is that of the code before
+  blocks_.clear();
 }
 
 const wl_learned* FrameTeacher::lesson(const Pupil& pupil, std::uint64_t frame) {

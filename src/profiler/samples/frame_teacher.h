@@ -27,8 +27,8 @@ class FrameTeacher {
     std::uint64_t epoch = 0;  // as events have it
     const MapSet& maps;       // of the sample's time
   };
-  // The user frames of a sample, as wl_stack_event has them. Each frame but the last has been left. O(frames), with
-  // WL_LEARNED_BLOCK_BYTES questions to the runtime for each that is new and was interrupted.
+  // The user frames of a sample, as wl_stack_event has them. Each frame but the last has been left. O(frames), and with
+  // each frame that is new all rows of its function.
   void teach(const Pupil& pupil, std::span<const std::uint64_t> frames, std::uint64_t now);
   // The lesson that frames like this were left by; null: there is none. Valid until the next call.
   [[nodiscard]] const wl_learned* lesson(const Pupil& pupil, std::uint64_t frame);
@@ -39,6 +39,8 @@ class FrameTeacher {
   // The kernel side may have dropped a lesson. A frame of it is then in a raw sample again.
   static constexpr std::uint64_t kAgainAfter = 1'000'000'000;  // ns
   static constexpr std::size_t kMaxKnown = std::size_t{1} << 17;
+  static constexpr std::size_t kMaxBlocks = std::size_t{1} << 16;
+  static constexpr std::uint64_t kNear = 64 << 10;  // bytes of a function before and behind a frame's place
 
   struct KeyHash {
     std::size_t operator()(const wl_learned_key& key) const;
@@ -52,10 +54,21 @@ class FrameTeacher {
     wl_learned lesson{};
   };
 
+  // What was taught of a block, with its places.
+  struct Block {
+    std::uint64_t asked = 0;
+    wl_learned lesson{};
+  };
+  using Blocks = std::unordered_map<wl_learned_key, Block, KeyHash, KeyEqual>;
+
   void teach(const wl_learned_key& key, Known& known, manager::PublishedCode& code);
+  void teach_around(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now);
+  void teach_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now);
+  [[nodiscard]] bool is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const;
 
   Sink sink_;
   std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;  // by address, not by block
+  Blocks blocks_;
   std::uint64_t changes_ = 0;
 };
 

@@ -161,6 +161,12 @@ Expected<void> CompiledCode::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
+// A frame that has called is no reason to follow the instructions.
+void CompiledCode::for_each_ready_row(bool interrupted, sources::RowSink row) const {
+  for (const std::uint32_t call : calls_) row(frame_row(begin + call - 1, begin + call));
+  if (interrupted) for_each_row(row, [](const Error&) {});
+}
+
 Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const WasmObject& object) {
   auto code = read_code(memory, object.begin, object.end);
   if (!code) return Failure(code.error());

@@ -86,6 +86,7 @@ class CompiledCode final : public Code {
   [[nodiscard]] static Expected<std::unique_ptr<CompiledCode>> read(const Heap& heap, const CodeObject& object);
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_ready_row(bool interrupted, sources::RowSink row) const override;
   const CodeObject* object() const override { return &object_; }
   // A function is called by generated code; C++ calls regular expressions and WebAssembly's entries.
   bool may_be_outermost(std::uint64_t /*address*/) const override { return !is_function_; }

@@ -52,13 +52,39 @@ TEST_F(Learned, FramesAreLeftAsTaughtAndOthersGoToTheAgent) {
   EXPECT_EQ(target.scratch->unwind.learned_frames, 2U);
 }
 
-TEST_F(Learned, ALessonOfABlockServesAllItsAddressesOfOneKind) {
-  teach(kGenerated + 0x100, WL_LEARNED_EXACT | WL_LEARNED_BLOCK, lesson(16));
+TEST_F(Learned, ALessonOfABlockServesItsPlaces) {
+  wl_learned of_block = lesson(16);
+  of_block.places = 0b10;
+  teach(kGenerated + 0x100, WL_LEARNED_EXACT | WL_LEARNED_BLOCK, of_block);
+  walk();
+  EXPECT_EQ(frames.size(), 1U) << "it holds for the second address of the block alone";
+  of_block.places = 0b01;
+  teach(kGenerated + 0x100, WL_LEARNED_EXACT | WL_LEARNED_BLOCK, of_block);
   walk();
   EXPECT_EQ(frames.size(), 2U) << "what is returned to is of another kind";
-  teach(kGenerated + 0x100, WL_LEARNED_BLOCK, lesson(24));
+  wl_learned of_both = lesson(24);
+  of_both.places = 1 << 0xf;
+  teach(kGenerated + 0x100, WL_LEARNED_BLOCK, of_both);
   walk();
   EXPECT_EQ(frames.size(), 3U);
+  of_both.places = 1;
+  of_both.rule.cfa_offset = 24;
+  target.lessons.clear();
+  teach(kGenerated + 0x100, WL_LEARNED_BLOCK, of_both);
+  walk();
+  EXPECT_EQ(frames.size(), 2U) << "it holds for interrupted frames, too";
+  target.lessons[{kGenerated + 0x100, WL_LEARNED_BLOCK}].places = 3;
+  walk();
+  EXPECT_EQ(frames.size(), 1U) << "half of another element";
+}
+
+TEST_F(Learned, APlaceWithALessonOfItsOwnIsOutOfTheBlocks) {
+  wl_learned of_block = lesson(0);
+  of_block.places = ~std::uint64_t{1};
+  teach(kGenerated + 0x100, WL_LEARNED_BLOCK, of_block);
+  teach(kGenerated + 0x100, WL_LEARNED_EXACT, lesson(16));
+  walk();
+  EXPECT_EQ(frames[1], kGenerated + 0x110);
 }
 
 TEST_F(Learned, AGuardThatHasChangedGoesToTheAgent) {

@@ -49,8 +49,20 @@ class FakeRuntime final : public manager::PublishedCode {
     made.taken_count = 3;
     return made;
   }
+  // The function is all code from kCode on, in stretches of 32 bytes, but for `elsewhere`.
+  std::vector<Lessons> lessons_around(CodeAddress pc) override {
+    std::vector<Lessons> all;
+    if (pc.lookup() == alone) return all;
+    for (std::uint64_t at = kCode; at < kCode + 0x400; at += 0x20)
+      all.push_back({{at, at + 0x20},
+                     lesson(CodeAddress::instruction(at)),
+                     interrupted_alone ? std::nullopt : lesson(CodeAddress::return_address(at + 1))});
+    return all;
+  }
   std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
 
+  bool interrupted_alone = false;
+  std::uint64_t alone = 0;
   std::uint64_t unknown = 0, other = ~std::uint64_t{0};
   int asked = 0, lessons = 0;
 };
@@ -81,22 +93,47 @@ class TakenWordsTest : public testing::Test {
   TakenWords words;
 };
 
-TEST_F(TakenWordsTest, FramesThatHaveBeenLeftAreTaught) {
+TEST_F(TakenWordsTest, AFrameThatHasBeenLeftTeachesItsFunction) {
   const std::vector<std::uint64_t> frames{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, 0x1234, kCode + 0x101};
+  teacher.teach(process(), {frames.data() + 2, 2}, 1);
+  EXPECT_TRUE(taught.empty()) << "not that of a file, and not the last, which has not been left";
   teacher.teach(process(), frames, 1);
-  ASSERT_EQ(taught.size(), 2U) << "not that of a file, and not the last, which has not been left";
-  EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_EXACT | WL_LEARNED_BLOCK}));
-  EXPECT_TRUE(taught.contains({kCode + 0x80, 7, 0})) << "of a return address's block nothing else is asked";
+  ASSERT_EQ(taught.size(), 16U) << "by blocks of 64 bytes, and none again for the second frame";
+  EXPECT_EQ(taught.at({kCode, 7, WL_LEARNED_BLOCK}).places, ~std::uint64_t{0});
 }
 
-TEST_F(TakenWordsTest, OnlyAnAddressIsTaughtWhereItsBlockHasTwoAnswers) {
-  runtime->other = kCode + 0x50;
-  runtime->unknown = kCode + 0x9f;
-  teacher.teach(process(),
-                std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, (kCode + 0x85) | WL_FRAME_EXACT, kCode}, 1);
-  ASSERT_EQ(taught.size(), 2U);
-  EXPECT_EQ((taught.at({kCode + 0x45, 7, WL_LEARNED_EXACT}).rule.cfa_offset), 16);
-  EXPECT_TRUE(taught.contains({kCode + 0x85, 7, WL_LEARNED_EXACT})) << "nothing is known of the block's last address";
+TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {
+  runtime->interrupted_alone = true;
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode}, 1);
+  ASSERT_EQ(taught.size(), 17U);
+  EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_EXACT | WL_LEARNED_BLOCK}));
+  EXPECT_TRUE(taught.contains({kCode + 0x80, 7, 0})) << "a return address of which the function says nothing";
+}
+
+TEST_F(TakenWordsTest, ABlockHasTheLessonOfMostOfItsPlaces) {
+  runtime->other = kCode + 0x60;
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode}, 1);
+  ASSERT_EQ(taught.size(), 16U);
+  const auto block = [&](std::uint64_t at) { return taught.at({at, 7, WL_LEARNED_BLOCK}); };
+  EXPECT_EQ(block(kCode + 0x40).places & 0xffffffff,
+            std::uint64_t{0xffffffff} * (block(kCode + 0x40).rule.cfa_offset == 16));
+  EXPECT_EQ(block(kCode).rule.cfa_offset, 16);
+  EXPECT_EQ(block(kCode + 0x80).rule.cfa_offset, 32);
+  // What the block does not hold for is taught alone.
+  const std::uint64_t left = block(kCode + 0x40).rule.cfa_offset == 16 ? kCode + 0x65 : kCode + 0x45;
+  teacher.teach(process(), std::vector<std::uint64_t>{left | WL_FRAME_EXACT, kCode}, 2);
+  ASSERT_EQ(taught.size(), 17U);
+  EXPECT_NE((taught.at({left, 7, WL_LEARNED_EXACT}).rule.cfa_offset), block(kCode + 0x40).rule.cfa_offset);
+}
+
+TEST_F(TakenWordsTest, WhereNothingIsKnownABlockHasNoPlace) {
+  runtime->unknown = kCode + 0x80;  // and so its stretch
+  runtime->alone = kCode + 0x45;
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode}, 1);
+  ASSERT_EQ(taught.size(), 1U) << "of this function nothing else is known";
+  EXPECT_TRUE(taught.contains({kCode + 0x45, 7, WL_LEARNED_EXACT}));
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0xa5) | WL_FRAME_EXACT, kCode}, 1);
+  EXPECT_EQ(taught.at({kCode + 0x80, 7, WL_LEARNED_BLOCK}).places, std::uint64_t{0xffffffff} << 32);
 }
 
 TEST_F(TakenWordsTest, ALessonIsGivenAgainAfterASecond) {
@@ -106,9 +143,20 @@ TEST_F(TakenWordsTest, ALessonIsGivenAgainAfterASecond) {
   teacher.teach(process(), frames, 999'999'999);
   EXPECT_TRUE(taught.empty());
   teacher.teach(process(), frames, 1'000'000'001);
-  EXPECT_EQ(taught.size(), 1U) << "the kernel side has dropped it";
+  EXPECT_EQ(taught.size(), 16U) << "the kernel side has dropped it";
   teacher.teach(process(8), frames, 1'000'000'002);
-  EXPECT_EQ(taught.size(), 2U) << "another program of the process";
+  EXPECT_EQ(taught.size(), 32U) << "another program of the process";
+}
+
+// A block may have the end of one function and the begin of the next.
+TEST_F(TakenWordsTest, ASmallerPartOfABlockDoesNotReplaceALargerOne) {
+  runtime->other = kCode + 0x50;  // and so from the next stretch on: kCode + 0x60
+  const std::vector<std::uint64_t> frames{(kCode + 0x25) | WL_FRAME_EXACT, kCode};
+  teacher.teach(process(), frames, 1);
+  const wl_learned before = taught.at({kCode, 7, WL_LEARNED_BLOCK});
+  runtime->alone = kCode + 0x25;
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x26) | WL_FRAME_EXACT, kCode}, 2);
+  EXPECT_EQ(taught.at({kCode, 7, WL_LEARNED_BLOCK}).rule.cfa_offset, before.rule.cfa_offset);
 }
 
 constexpr std::uint64_t head(std::uint64_t frame, std::uint64_t count) { return frame | count << 32; }
