@@ -337,7 +337,9 @@ CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress 
   for (unsigned i = 0; target != 0 && i < kMostJumps; ++i) {
     if (target == start) return CallSite::kReaches;
     typename Search<Machine>::Exits exits;
-    if (Search<Machine>(work).in(source, target, callee, work.row, &exits)) {
+    Search<Machine> search(work);
+    if (search.in(source, target, callee, work.row, &exits)) {
+      (void)search.by_frame_record(work.row);
       way_in = work.row;
       return CallSite::kLeads;
     }

@@ -90,6 +90,10 @@ class Search {
   // Does the way that in() has found keep a frame record that the frame pointer points to, with sp known besides? Both
   // say then where the frame is.
   [[nodiscard]] bool keeps_frame_record() const { return keeps_frame_record_; }
+  // The row that in() has found, by that frame record. It holds even if what was called has taken off its arguments.
+  [[nodiscard]] bool by_frame_record(FrameRow& row) const {
+    return keeps_frame_record_ && set_cfa(Registers::fp_number(kArchitecture), row);
+  }
 
   // Straight code only, at most `most` instructions.
   bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
@@ -282,7 +286,8 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   if (callee_ != nullptr) return way == Way::kReturn && !signal_frame && leave_callee(return_address);
   Value& sp = path.state[Registers::sp_number(kArchitecture)];
   sp_lost_behind_call_ |= path.calls != 0 && (!sp.is_address() || sp.is_symbol());
-  if (sp.is_symbol() && return_address.kind == Value::kMemory) {
+  const bool takes_arguments = sp.is_symbol() && return_address.kind == Value::kMemory;
+  if (takes_arguments) {
     // How much is taken off with the return address is computed (V8's functions take their arguments off): where the
     // return address is can be said all the same.
     sp = Value::initial(return_address.reg, return_address.slot + 8);
@@ -296,6 +301,9 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   if (way >= found.way) return false;
   FrameRow& row = work_.row;
   if (!make_row(kArchitecture, exit, pc, row) || !work_.code.source().plausible(row)) return false;
+  // Behind a frame record, the caller's frame pointer is known besides.
+  if (takes_arguments && return_address.reg == Registers::fp_number(kArchitecture) && return_address.slot == 8)
+    (void)row.registers.set(Registers::sp_number(kArchitecture), RegisterRule::undefined());
   found.row = row;
   found.way = way;
   found.calls = path.calls;
@@ -545,8 +553,13 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
   for (unsigned i = 0; i < Machine::kSlots && !state[base].same_base(cfa); ++i) base = i;
   keeps_frame_record_ = base == Registers::sp_number(kArchitecture) && has_frame_record<Machine>(state);
-  return state[base].same_base(cfa) && set_cfa(base, row) &&
-         row_but_cfa(work_.path, preserved_slots<Machine>(), pc, row);
+  if (!state[base].same_base(cfa) || !set_cfa(base, row) ||
+      !row_but_cfa(work_.path, preserved_slots<Machine>(), pc, row))
+    return false;
+  // With the return address taken off the stack, a frame that is made is the caller's (V8's BaselineOutOfLinePrologue):
+  // what its frame pointer will be the way in does not say.
+  return kArchitecture != Architecture::kX86_64 || !row.return_address.is(RegisterRule::kInRegister) ||
+         !state[Registers::fp_number(kArchitecture)].same_base(cfa);
 }
 
 template <typename Machine>
@@ -586,7 +599,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
   const auto arrive = [&] {
     if (path.pc != pc.value() || (pc.is_return_address() && !path.after_call)) return Go::kOn;
     seen.arrives = !entry_row(pc.value(), row);
-    is_right = !seen.arrives && source.plausible(row);
+    is_right = !seen.arrives && (source.plausible(row) || (by_frame_record(row) && source.plausible(row)));
     return Go::kEnd;
   };
   const auto behind = [&](const Flow& flow, bool) {

@@ -130,7 +130,11 @@ FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& f
   const std::uint64_t return_at = step.saved.at(step.caller, Registers::pc_number(frame.architecture()));
   const bool has_frame_record = found.addresses_frame || found.keeps_frame_record;
   const bool in_frame_record = has_frame_record && frame.has(fp) && return_at == frame.get(fp) + 8;
-  const bool by_return = found.certainty == flow::Certainty::kLikely && !found.by_jump;
+  // Behind calls sp is not what it was where the functions called take their arguments off the stack (V8's do). The
+  // frame that the code points to tells: a way out to a return address elsewhere has not followed these.
+  const bool elsewhere =
+      found.addresses_frame && frame.has(fp) && return_at != frame.get(fp) + 8 && points_to_frame(context);
+  const bool by_return = found.certainty == flow::Certainty::kLikely && !found.by_jump && !elsewhere;
   return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
 }
 
@@ -140,6 +144,18 @@ bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, 
   Step trial;
   if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
   if (trial.certainty > FrameCertainty::kChecked) trial.certainty = by_call_site(context, trial, true);
+  step = trial;
+  return true;
+}
+
+// Where a frame that the code may have is a guess, the one that it points to may be certain. How much a return from
+// there takes off the stack besides is not known, so sp is not.
+bool by_pointed_frame_alone(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  Step trial;
+  if (context.space.architecture() != Architecture::kX86_64 || !by_pointed_frame(context, found, trial) ||
+      trial.certainty > FrameCertainty::kChecked)
+    return false;
+  trial.caller.forget(x86_64::kRsp);
   step = trial;
   return true;
 }
@@ -177,7 +193,8 @@ bool by_present_jump(const StepContext& context, Step& step) {
 }
 
 bool by_synthesis(const StepContext& context, Step& step) {
-  if (!context.options.synthesize || !context.frame.registers.has_sp()) return false;
+  const bool needs_sp = context.space.architecture() != Architecture::kX86_64;  // else a row says if it does
+  if (!context.options.synthesize || (needs_sp && !context.frame.registers.has_sp())) return false;
   if (begins_context(context)) {
     step.status = {WalkEnd::kComplete, {}};
     return true;
@@ -219,7 +236,8 @@ bool by_synthesis(const StepContext& context, Step& step) {
   if (!accept(context, trial)) return false;
   if (trial.status.ok()) trial.certainty = certainty_of(context, *found, trial);
   if (trial.certainty == FrameCertainty::kGuessed &&
-      (by_entered_frame(context, step) || by_present_jump(context, step)))
+      (by_pointed_frame_alone(context, *found, step) || by_entered_frame(context, step) ||
+       by_present_jump(context, step)))
     return true;
   step = trial;
   return true;

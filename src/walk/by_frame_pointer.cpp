@@ -24,6 +24,17 @@ FrameRow frame_pointer_row(Architecture architecture) {
 
 }  // namespace
 
+bool points_to_frame(const StepContext& context) {
+  const Registers& registers = context.frame.registers;
+  const RegisterNumber fp = Registers::fp_number(registers.architecture());
+  if (!registers.has(fp) || registers.get(fp) < context.lowest()) return false;
+  const FrameRow row = frame_pointer_row(registers.architecture());
+  Step trial;
+  apply_row(context, row, FrameOrigin::kFramePointer, trial);
+  return trial.status.ok() &&
+         with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, trial, source); });
+}
+
 bool by_frame_pointer(const StepContext& context, Step& step) {
   const Registers& registers = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(registers.architecture());

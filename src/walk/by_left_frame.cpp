@@ -86,9 +86,20 @@ bool look_up(const StepContext& context, const flow::CodeSource& source, std::ui
     const std::uint64_t target = flow::direct_call_target(source, address);
     FrameRow row;
     room = place - sp;
-    if (target != 0 && room_of(module, target, row) == room && by_place(context, row, place, step)) return true;
+    if (target != 0 && room != 0 && room_of(module, target, row) == room && by_place(context, row, place, step))
+      return true;
   }
   return false;
+}
+
+// Does an address of the module lie where the return address may be, with what may have been pushed since?
+bool may_be_left(const StepContext& context, std::uint64_t room) {
+  constexpr std::uint64_t kMostPushed = 32;  // words
+  const ModuleInfo& range = context.module->info();
+  std::uint64_t words[kMostPushed];
+  const std::uint64_t place = context.frame.registers.sp() + room;
+  if (!context.space.memory().read(place, words, sizeof words)) return true;  // near the end of the stack: look
+  return std::ranges::any_of(words, [&](std::uint64_t word) { return word > range.begin && word < range.end; });
 }
 
 }  // namespace
@@ -100,8 +111,9 @@ bool by_left_frame(const StepContext& context, Step& step) {
     return false;
   LeftFrames::Of& known = context.scratch.left_frames.of(module->id());
   const bool limited = context.options.max_followed != flow::Budget::kUnlimited;
-  if (known.room == 0 && (limited || !known.may_look())) return false;
+  if (known.room == 0 ? limited : !may_be_left(context, known.room)) return false;
   if (FrameRow row; module->row_at(context.frame.pc().lookup(), row)) return false;
+  if (known.room == 0 && !known.may_look()) return false;
   const auto pushed = pushed_at(context);
   if (!pushed) return false;
   return with_code(context, [&](const flow::CodeSource& source) {

@@ -133,19 +133,37 @@ bool is_end_of_chain(const StepContext& context) {
              saved_at + Registers::word_size(registers.architecture());
 }
 
+// Does the way in from the call lead to the caller? It knows nothing of arguments that the function takes off: where
+// its frame record is the one that has led to the caller, sp need not be the same, and is not known.
+bool is_way_in(const StepContext& context, const FrameRow& way_in, Step& step) {
+  const Registers& callee = context.frame.registers;
+  const RegisterNumber fp = Registers::fp_number(callee.architecture());
+  const RegisterNumber pc = Registers::pc_number(callee.architecture());
+  Step in;
+  apply_row(context, way_in, FrameOrigin::kSynthesis, in);
+  if (!in.status.ok() || in.caller.pc() != step.caller.pc()) return false;
+  const bool same_place = in.saved.at(in.caller, pc) == step.saved.at(step.caller, pc);
+  // Both may have the register where it was.
+  if (in.caller.has(fp) && step.caller.has(fp) && in.caller.get(fp) != step.caller.get(fp)) return false;
+  if (!step.caller.has_sp() && same_place) return true;
+  if (step.caller.has_sp() && in.caller.sp() == step.caller.sp()) return true;
+  const auto by_record = [&](const Step& found) {
+    return found.saved.at(found.caller, fp) == callee.get(fp) &&
+           found.saved.at(found.caller, pc) == callee.get(fp) + Registers::word_size(callee.architecture());
+  };
+  if (!callee.has(fp) || !by_record(in) || !by_record(step)) return false;
+  step.caller.forget(Registers::sp_number(callee.architecture()));
+  return true;
+}
+
 }  // namespace
 
-FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code) {
+FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code) {
   FrameRow way_in;
   const flow::CallSite site = call_site(context, step.caller.pc(), way_in);
   const bool may_fit = site == flow::CallSite::kAnywhere || site == flow::CallSite::kMayLead;
   bool fits = site == flow::CallSite::kReaches || (follows_code && may_fit);
-  if (site == flow::CallSite::kLeads && context.frame.registers.has_sp()) {
-    Step in;
-    apply_row(context, way_in, FrameOrigin::kSynthesis, in);
-    fits = in.status.ok() && in.caller.pc() == step.caller.pc() &&
-           (!step.caller.has_sp() || in.caller.sp() == step.caller.sp());
-  }
+  fits |= site == flow::CallSite::kLeads && is_way_in(context, way_in, step);
   if (fits) return FrameCertainty::kChecked;
   const bool says_otherwise = site == flow::CallSite::kNone || site == flow::CallSite::kLeads;
   return !says_otherwise && by_frame_record(context, step) ? FrameCertainty::kChained : FrameCertainty::kGuessed;

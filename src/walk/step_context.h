@@ -55,10 +55,13 @@ enum class Trust : bool { kNone, kFull };
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
                               const flow::CodeSource& source);
 
+// Could the frame pointer point to a frame record: is what it leads to a caller?
+[[nodiscard]] bool points_to_frame(const StepContext& context);
+
 // How certain a caller is that no unwind information describes: does the call before its pc lead to the function at
 // hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer. Where the
 // code does not say another frame, and a frame record has led to the caller, the caller is chained.
-[[nodiscard]] FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code);
+[[nodiscard]] FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code);
 
 // That the frame at hand is the outermost one is likely, and no more. kChained where a chain of frame pointers ends.
 [[nodiscard]] StepStatus guessed_end(const StepContext& context);

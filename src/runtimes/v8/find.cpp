@@ -104,6 +104,7 @@ class V8 final : public Runtime {
     if (!object) return Failure(object.error());
     auto code = CompiledCode::read(*heap_, *object);
     if (!code) return Failure(code.error());
+    (*code)->knows_builtins = !builtins_.empty();
     names_->fill(**code);
     return std::move(*code);
   }

@@ -88,8 +88,9 @@ class CompiledCode final : public Code {
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
   void for_each_ready_row(bool interrupted, sources::RowSink row) const override;
   const CodeObject* object() const override { return &object_; }
-  // A function is called by generated code; C++ calls regular expressions and WebAssembly's entries.
-  bool may_be_outermost(std::uint64_t /*address*/) const override { return !is_function_; }
+  // A function is called by builtins and generated code; C++ calls regular expressions and WebAssembly's entries. A
+  // program without symbols of its builtins does not tell them from its other code.
+  bool may_be_outermost(std::uint64_t /*address*/) const override { return !is_function_ || !knows_builtins; }
   std::size_t bytes() const override;
 
   // A function that runs at an instruction of an optimised one, and where; innermost first.
@@ -99,6 +100,7 @@ class CompiledCode final : public Code {
   };
   std::uint32_t function = Functions::kNone;  // an optimised one's own
   std::vector<SourcePosition> positions;
+  bool knows_builtins = true;    // where the program's are
   std::vector<Inlined> inlined;  // by the number that positions have: the function, and where it was called
 
   // Calls visit(function, position) for those at an offset; `none`: nothing is known of it.

@@ -304,6 +304,59 @@ TEST_F(EndsWithACall, ACallThatLeadsHereByAJumpIsChecked) {
   EXPECT_EQ(caller_of_function(0x1234), std::nullopt);
 }
 
+// As V8's builtins for callbacks do: the return address is moved below what is pushed, and a return takes all of it
+// off, with the arguments, whose number is in the frame. The way in and the way out say the same of the frame, but not
+// of sp.
+TEST_F(Certainty, AFrameRecordBelowWhatItsReturnTakesOff) {
+  put(kFunction, {0x59,                                            // pop rcx
+                  0x53, 0x56, 0x51,                                // push rbx; push rsi; push rcx
+                  0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10,  // push rbp; mov rbp, rsp; sub rsp, 16
+                  0xff, 0xd2,                                      // call rdx
+                  0x48, 0x8b, 0x45, 0xf0, 0x4c, 0x8b, 0x7d, 0xf8,  // mov rax, [rbp-16]; mov r15, [rbp-8]
+                  0xc9, 0x59, 0x4a, 0x8d, 0x64, 0xfc, 0x10, 0x51,  // leave; pop rcx; lea rsp, [rsp+r15*8+16]; push rcx
+                  0xc3});                                          // ret
+  constexpr std::uint64_t kFrame = kStack + 16;
+  direct_call(kFunction);
+  word(kFrame, kMarked);
+  word(kFrame + 8, kCaller);
+  EXPECT_EQ(walk(14, kStack, kFrame), FrameCertainty::kChecked);
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::instruction(kFunction + 14));
+  registers.set_sp(kStack);
+  registers.set(x86_64::kRbp, kFrame);
+  StackWalker walker(space_, registers);
+  ASSERT_TRUE(walker.step());
+  EXPECT_FALSE(walker.frame().registers.has_sp());
+  EXPECT_EQ(walker.frame().registers.get(x86_64::kRbp), kMarked);
+}
+
+// What was called has taken its arguments off the stack: the way in does not know sp, but the frame record.
+TEST_F(Certainty, AFrameRecordBehindACallThatTakesItsArguments) {
+  put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10,    // push rbp; mov rbp, rsp; sub rsp, 16
+                  0x50, 0x53, 0xff, 0xd2,                            // push rax; push rbx; call rdx
+                  0x48, 0x8b, 0x45, 0xf0, 0xff, 0xd1, 0xc9, 0xc3});  // mov rax, [rbp-16]; call rcx; leave; ret
+  constexpr std::uint64_t kFrame = kStack + 16;
+  direct_call(kFunction);
+  word(kFrame, kMarked);
+  word(kFrame + 8, kCaller);
+  EXPECT_EQ(walk(12, kStack, kFrame), FrameCertainty::kChecked);
+}
+
+// The way out counts from sp behind a call. That leads to another return address than the frame that the code uses.
+TEST_F(Certainty, AWayOutPastTheFrameThatTheCodeUsesIsAGuess) {
+  put(kFunction, {0x48, 0x8b, 0x45, 0xf8, 0xff, 0xd2,  // mov rax, [rbp-8]; call rdx
+                  0x48, 0x8b, 0x6d, 0x00,              // mov rbp, [rbp]
+                  0x48, 0x83, 0xc4, 0x18, 0xc3});      // add rsp, 24; ret
+  constexpr std::uint64_t kFrame = kStack + 64;
+  indirect_call();
+  word(kStack + 24, kCaller);
+  word(kFrame, kMarked);
+  EXPECT_EQ(walk(0, kStack, kFrame), FrameCertainty::kChecked);  // nothing lies in the frame
+  put(kCaller + 0x100 - 2, {0xff, 0xd1});
+  word(kFrame + 8, kCaller + 0x100);
+  EXPECT_EQ(walk(0, kStack, kFrame), FrameCertainty::kGuessed);
+}
+
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
   put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
