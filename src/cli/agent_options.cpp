@@ -203,6 +203,7 @@ void add_agent_options(CLI::App& command, AgentArguments& to) {
   add_target_options(command, to.recorder, "a command to run, with its arguments");
   add_filter_options(command, to.recorder.filters);
   add_label_options(command, to.recorder);
+  add_table_cache_option(command, to.recorder);
 }
 
 std::expected<std::vector<ConfigLine>, std::string> parse_config(std::string_view text) {

@@ -269,6 +269,7 @@ void register_record(CLI::App& app, int& status) {
                      "end; its exit status becomes record's");
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
+  add_table_cache_option(*command, arguments->recorder);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
   command
       ->add_option("--btf", arguments->recorder.btf_path,

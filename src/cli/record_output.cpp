@@ -188,6 +188,14 @@ static void print_details(profiler::Recorder& recorder) {
     say("  code without rows: followed {} times, known {} times\n", grouped(memo.followed()), grouped(memo.kept()));
   say("  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
       grouped(tables.rows), grouped(tables.bytes), tables.compile_seconds);
+  if (const profiler::TableCache* cache = recorder.table_cache()) {
+    const auto counts = cache->counts();
+    say("    {} of them from other recordings, {} kept for the next ones, {} refused{}\n", tables.from_cache,
+        counts.kept, counts.refused,
+        counts.error != 0 ? fmt::format("; writing: {}", std::strerror(counts.error)) : "");
+  } else if (!recorder.tables_kept_nowhere().empty()) {
+    say("    {}\n", recorder.tables_kept_nowhere());
+  }
   if (tables.from_memory != 0) say("    {} of files that may not be opened, from memory\n", tables.from_memory);
   say("  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(), recorder.rescans());
   say("  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime), seconds(used.ru_stime),

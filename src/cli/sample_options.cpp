@@ -117,6 +117,15 @@ void add_target_options(CLI::App& command, profiler::RecorderOptions& options, c
   command.prefix_command(false);
 }
 
+void add_table_cache_option(CLI::App& command, profiler::RecorderOptions& options) {
+  command
+      .add_option(
+          "--table-cache", options.table_cache,
+          "where the tables of files are kept for the next recording, /var/cache/windlass/tables for root; none: "
+          "nowhere")
+      ->type_name("FOLDER");
+}
+
 void add_label_options(CLI::App& command, profiler::RecorderOptions& options) {
   command
       .add_option_function<std::vector<std::string>>(

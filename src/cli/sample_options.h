@@ -13,6 +13,9 @@ void add_target_options(CLI::App& command, profiler::RecorderOptions& options, c
 // --comm, --uid, --cgroup, --container, --exclude.
 void add_filter_options(CLI::App& command, std::vector<profiler::FilterOption>& filters);
 
+// --table-cache.
+void add_table_cache_option(CLI::App& command, profiler::RecorderOptions& options);
+
 // --label, --label-env, --labels, --thread-labels, --kubelet.
 void add_label_options(CLI::App& command, profiler::RecorderOptions& options);
 

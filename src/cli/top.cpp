@@ -186,6 +186,7 @@ void register_top(CLI::App& app, int& status) {
   add_target_options(*command, arguments->recorder, "a command to run, with its arguments; its output is not shown");
   add_filter_options(*command, arguments->recorder.filters);
   add_label_options(*command, arguments->recorder);
+  add_table_cache_option(*command, arguments->recorder);
   command->callback([arguments, &status] { status = top(*arguments); });
 }
 

@@ -65,6 +65,7 @@ class UnwindTable {
 
  private:
   friend class TableBuilder;
+  friend class StoredTable;
   std::uint64_t first_page_ = 0;
   std::vector<std::uint32_t> directory_;
   std::vector<std::uint64_t> pages_;  // [0] is unused, so that 0 can mean "no page"

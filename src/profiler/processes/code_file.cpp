@@ -47,6 +47,10 @@ std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCand
   // Something else may be mapped there by now, even where map_files leads.
   const auto same = os::compare({.inode = candidate.inode, .build_id = {}}, build_id, status.st_ino);
   if (same == os::Sameness::kOther || (same == os::Sameness::kUnknown && !candidate.certain)) return std::nullopt;
+  // A copy in memory, of a file of a server, is another file.
+  struct stat now {};
+  if (::fstat(regular.file.get(), &now) == 0 && now.st_dev == status.st_dev && now.st_ino == status.st_ino)
+    opened.key = TableKey::of(status, build_id);
   opened.content = build_id.empty() ? content_of(status) : profiler::content_of(build_id);
   opened.fd = regular.file.release();
   return opened;
@@ -131,6 +135,7 @@ CodeFile::~CodeFile() {
 void CodeFile::take(OpenedFile opened, std::string from_path) {
   path = std::move(from_path);
   inode = opened.inode;
+  key = opened.key;
   file = std::move(opened.file);
   image = std::move(opened.image);
   pe = std::move(opened.pe);

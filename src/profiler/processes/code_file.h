@@ -16,6 +16,7 @@
 #include "lookup/sources/unwind_source.h"
 #include "os/mapped_files.h"
 #include "profiler/processes/process_table.h"
+#include "profiler/processes/table_cache.h"
 #include "profiler/profile/profile.h"
 
 namespace windlass::profiler {
@@ -29,6 +30,7 @@ struct OpenedFile {
   std::optional<image::PeImage> pe;      // empty: not PE
   std::string content;                   // two files with the same one hold the same code
   std::string problem;                   // why there is neither image
+  std::optional<TableKey> key;           // of its table in files; empty: it is kept in none
 };
 
 // `content` of every file with this build id (hex).
@@ -57,6 +59,7 @@ struct CodeFile {
   std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
   std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
   image::CodeMachine machine;                                   // whose code it is
+  std::optional<TableKey> key;                                  // OpenedFile's
   bool from_memory = false;                                     // of a process: the file may not be opened
   bool has_interpreter = false;                                 // it may be one's process that maps it
   bool has_thread_context = false;                              // CodeLocation::thread_context
@@ -70,6 +73,7 @@ struct CodeFile {
   std::atomic<TableState> state = TableState::kPending;
   std::string reason;
   double compile_seconds = 0;
+  bool from_cache = false;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
   std::unique_ptr<sources::UnwindSource> source;  // made when first needed; the registry's owner thread only

@@ -1,6 +1,9 @@
 #include "profiler/processes/compile_queue.h"
 
+#include <sys/stat.h>
+
 #include <ctime>
+#include <utility>
 
 #include "lookup/sources/unwind_source.h"
 #include "lookup/table/compile.h"
@@ -14,24 +17,40 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Why there is no table; empty if there is one.
-std::string compile_and_load(CodeFile& file, TableStore& store) {
+Expected<table::UnwindTable> table_of(CodeFile& file, TableCache* cache) {
+  if (cache != nullptr && file.key)
+    if (auto kept = cache->find(*file.key)) {
+      file.from_cache = true;
+      return std::move(*kept);
+    }
   const auto ignore = [](const Error&) {};
   const auto from = file.make_source();
-  const auto table = table::compile(*from, ignore);
+  return table::compile(*from, ignore);
+}
+
+// Has nobody written to it since it was opened?
+bool is_unchanged(const CodeFile& file) {
+  struct stat now {};
+  return file.fd >= 0 && fstat(file.fd, &now) == 0 && TableKey::of(now, file.build_id) == file.key;
+}
+
+// Why there is no table; empty if there is one.
+std::string load_table(CodeFile& file, TableStore& store, TableCache* cache) {
+  const auto table = table_of(file, cache);
   if (!table) return table.error().text();
   if (table->empty()) return "no unwind information";
   if (const auto loaded = store.load_table(file.kernel_id, *table); !loaded) return loaded.error().text;
   file.table_rows = table->stats().rows;
   file.table_bytes = table->bytes();
+  if (cache != nullptr && !file.from_cache && file.key && is_unchanged(file)) cache->keep(*file.key, *table);
   return {};
 }
 
 }  // namespace
 
-void compile_table(CodeFile& file, TableStore& store) {
+void compile_table(CodeFile& file, TableStore& store, TableCache* cache) {
   const double begin = thread_seconds();
-  file.reason = compile_and_load(file, store);
+  file.reason = load_table(file, store, cache);
   if (!file.reason.empty()) store.set_no_table(file.kernel_id);
   file.compile_seconds = thread_seconds() - begin;
   file.let_go_of_pages();

@@ -15,8 +15,9 @@
 
 namespace windlass::profiler {
 
-// Compiles the file's table into `store` and says in the file how that went. Any thread; the file's alone.
-void compile_table(CodeFile& file, TableStore& store);
+// Loads the file's table into `store`, from `cache` (null: there is none) or compiled, and says in the file how that
+// went. Any thread; the file's alone.
+void compile_table(CodeFile& file, TableStore& store, TableCache* cache);
 
 // Thread-safe.
 class CompileQueue {

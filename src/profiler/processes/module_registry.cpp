@@ -29,8 +29,9 @@ unsigned worker_count(const TableStore* store, unsigned wanted) {
 
 }  // namespace
 
-ModuleRegistry::ModuleRegistry(TableStore* store, unsigned workers)
-    : store_(store), queue_(worker_count(store, workers), [store](CodeFile& file) { compile_table(file, *store); }) {
+ModuleRegistry::ModuleRegistry(TableStore* store, unsigned workers, TableCache* cache)
+    : store_(store),
+      queue_(worker_count(store, workers), [store, cache](CodeFile& file) { compile_table(file, *store, cache); }) {
   if (const rlim_t limit = raise_descriptor_limit(); limit != 0) max_descriptors_ = std::min<rlim_t>(limit, 65536) / 2;
   if (store_ == nullptr) return;
   if (const auto id = store_->add_module()) {
@@ -259,6 +260,7 @@ ModuleRegistry::Totals ModuleRegistry::totals() const {
     if (file.state == TableState::kPending) continue;
     totals.from_memory += file.from_memory ? 1 : 0;
     totals.tables += file.state == TableState::kReady ? 1 : 0;
+    totals.from_cache += file.from_cache ? 1 : 0;
     totals.rows += file.table_rows;
     totals.bytes += file.table_bytes;
     totals.compile_seconds += file.compile_seconds;

@@ -36,8 +36,8 @@ class ModuleRegistry {
   static constexpr std::uint32_t kAnonymous = 0;  // number of "code that is in no file"
 
   // `store` may be null (no kernel side): then nothing is compiled. It must outlive the registry. `workers` 0: half of
-  // the CPUs, 8 at most.
-  explicit ModuleRegistry(TableStore* store, unsigned workers = 0);
+  // the CPUs, 8 at most. `cache`: the tables of other recordings, null: none. It must outlive the registry, too.
+  explicit ModuleRegistry(TableStore* store, unsigned workers = 0, TableCache* cache = nullptr);
   ModuleRegistry(const ModuleRegistry&) = delete;
   ModuleRegistry& operator=(const ModuleRegistry&) = delete;
 
@@ -85,7 +85,7 @@ class ModuleRegistry {
   };
   [[nodiscard]] std::vector<Failure> failures() const;
   struct Totals {
-    std::size_t files = 0, tables = 0, from_memory = 0;
+    std::size_t files = 0, tables = 0, from_memory = 0, from_cache = 0;
     std::uint64_t rows = 0, bytes = 0;
     double compile_seconds = 0;
   };

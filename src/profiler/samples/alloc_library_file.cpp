@@ -1,21 +1,18 @@
 #include "profiler/samples/alloc_library_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "os/descriptor.h"
+#include "os/cache_folder.h"
 #include "profiler/export/gzip.h"
 #include "profiler/samples/alloc_library.h"
 
@@ -43,58 +40,12 @@ std::expected<std::string, SystemError> unpacked() {
   return std::string(reinterpret_cast<const char*>(library->data()), library->size());
 }
 
-// Can nobody else change what is there?
-bool is_safe(const struct stat& status) {
-  return (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-bool holds(const std::string& path, std::string_view content) {
-  const os::Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+bool holds(int folder, const std::string& name, std::string_view content) {
   struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || !is_safe(status)) return false;
-  if (static_cast<std::uint64_t>(status.st_size) != content.size()) return false;
+  const os::Descriptor file = os::open_own_file(folder, name, status);
+  if (!file || static_cast<std::uint64_t>(status.st_size) != content.size()) return false;
   std::string found(content.size(), '\0');
   return pread(file.get(), found.data(), found.size(), 0) == static_cast<ssize_t>(found.size()) && found == content;
-}
-
-// Under another name first: programs that start meanwhile find a whole library or none.
-int write_whole(const std::string& path, std::string_view content) {
-  std::string made = path + ".XXXXXX";
-  const os::Descriptor file(mkostemp(made.data(), O_CLOEXEC));
-  if (!file) return errno;
-  for (std::string_view left = content; !left.empty();) {
-    const ssize_t count = write(file.get(), left.data(), left.size());
-    if (count > 0) left.remove_prefix(static_cast<std::size_t>(count));
-    if (count > 0 || (count < 0 && errno == EINTR)) continue;
-    const int error = count < 0 ? errno : ENOSPC;
-    unlink(made.c_str());
-    return error;
-  }
-  if (fchmod(file.get(), 0644) == 0 && rename(made.c_str(), path.c_str()) == 0) return 0;
-  const int error = errno;
-  unlink(made.c_str());
-  return error;
-}
-
-// Whatever the umask is, others may read them.
-std::expected<void, SystemError> make_folders(const std::string& folder) {
-  for (std::size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
-    const std::string made = folder.substr(0, end);
-    if (mkdir(made.c_str(), 0755) == 0)
-      (void)chmod(made.c_str(), 0755);
-    else if (errno != EEXIST)
-      return std::unexpected(no_place(made, errno));
-    if (end == std::string::npos) return {};
-  }
-}
-
-std::expected<std::string, SystemError> cache_folder() {
-  if (geteuid() == 0) return "/var/cache";
-  for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", "/.cache"}}) {
-    const char* const value = std::getenv(variable);
-    if (value != nullptr && *value == '/') return std::string(value) + below;
-  }
-  return std::unexpected(no_place("HOME", "not set", ENOENT));
 }
 
 }  // namespace
@@ -104,24 +55,28 @@ std::expected<std::string, SystemError> alloc_library_file_in(const std::string&
   if (!library) return std::unexpected(library.error());
   if (folder.find_first_of(" :") != std::string::npos)  // they separate the names in LD_PRELOAD
     return std::unexpected(no_place(folder, "a space or a colon", EINVAL));
-  if (auto made = make_folders(folder); !made) return std::unexpected(made.error());
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) return std::unexpected(no_place(folder, errno));
-  if (!S_ISDIR(status.st_mode) || !is_safe(status))
-    return std::unexpected(no_place(folder, "others can change what is in it", EPERM));
+  const auto opened = os::make_own_folder(folder);
+  if (!opened) {
+    const auto& [path, error] = opened.error();
+    return std::unexpected(error == EPERM ? no_place(path, "others can change what is in it", error)
+                                          : no_place(path, error));
+  }
   struct statvfs system {};
-  if (statvfs(folder.c_str(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0)
+  if (fstatvfs(opened->get(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0)
     return std::unexpected(no_place(folder, "no program may run from this file system", EPERM));
-  std::string path = fmt::format("{}/libwindlass_alloc-{:016x}.so", folder, std::hash<std::string_view>{}(*library));
-  if (holds(path, *library)) return path;
-  if (const int error = write_whole(path, *library); error != 0) return std::unexpected(no_place(path, error));
+  const std::string name = fmt::format("libwindlass_alloc-{:016x}.so", std::hash<std::string_view>{}(*library));
+  std::string path = fmt::format("{}/{}", folder, name);
+  if (holds(opened->get(), name, *library)) return path;
+  const std::string_view content = *library;
+  if (const int error = os::write_whole(opened->get(), name, {&content, 1}, 0644); error != 0)
+    return std::unexpected(no_place(path, error));
   return path;
 }
 
 std::expected<std::string, SystemError> alloc_library_file() {
-  auto cache = cache_folder();
-  if (!cache) return cache;
-  return alloc_library_file_in(*cache + "/windlass");
+  const std::string cache = os::cache_home();
+  if (cache.empty()) return std::unexpected(no_place("HOME", "not set", ENOENT));
+  return alloc_library_file_in(cache + "/windlass");
 }
 
 }  // namespace windlass::profiler

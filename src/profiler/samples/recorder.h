@@ -59,6 +59,9 @@ struct RecorderOptions {
   double tell_every = 1;  // seconds, of Hooks::second
   Aggregator::Bounds bounds{};
   std::string btf_path;  // the kernel's type information; empty: its own
+  // The folder of tables that other recordings have compiled, "none" for no such folder. Empty: TableCache's own, if it
+  // can be used.
+  std::string table_cache;
   // WorkBudget's: how much of one CPU following code may take, for every 1,000 samples a second; 0: no bound.
   double agent_share = WorkBudget::kDefaultShare;
 };
@@ -129,6 +132,9 @@ class Recorder {
 
   [[nodiscard]] ChildCommand* command() { return command_ ? &*command_ : nullptr; }
   [[nodiscard]] ModuleRegistry& modules() { return *registry_; }
+  // Of other recordings; null: there are none, `tables_kept_nowhere()` says why, if that was not asked for.
+  [[nodiscard]] const TableCache* table_cache() const { return table_cache_.get(); }
+  [[nodiscard]] const std::string& tables_kept_nowhere() const { return no_table_cache_; }
   [[nodiscard]] KernelSideStats kernel_stats() const { return source_.samples->stats(); }
   [[nodiscard]] std::uint64_t rescans() const { return follower_->rescans(); }
   [[nodiscard]] const ProcessTable& processes() const { return *table_; }
@@ -147,6 +153,7 @@ class Recorder {
   std::expected<void, SystemError> open_allocations();
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> find_allocators();
+  std::expected<void, SystemError> open_table_cache();
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
   [[nodiscard]] ContainerPlaces container_places() const;
@@ -194,6 +201,8 @@ class Recorder {
   ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
   std::vector<std::string> remarks_;
   std::string program_;  // the file that the first target runs; empty: not known
+  std::unique_ptr<TableCache> table_cache_;
+  std::string no_table_cache_;
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<ProcessFollower> follower_;

@@ -40,6 +40,7 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   // The command has been started: it does not inherit the priority. But it is in the same session.
   raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
+  if (auto opened = recorder->open_table_cache(); !opened) return std::unexpected(opened.error());
   recorder->make_parts();
   return recorder;
 }
@@ -134,12 +135,27 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
   return {};
 }
 
+// Only the kernel side has tables.
+std::expected<void, SystemError> Recorder::open_table_cache() {
+  constexpr std::string_view kNowhere = "none";
+  if (options_.table_cache == kNowhere || source_.kernel == nullptr) return {};
+  const bool asked = !options_.table_cache.empty();
+  auto opened = TableCache::open(asked ? options_.table_cache : TableCache::default_folder());
+  if (opened)
+    table_cache_ = std::move(*opened);
+  else if (asked)
+    return std::unexpected(SystemError{std::move(opened.error()), EACCES, RefusalKind::kMissing});
+  else
+    no_table_cache_ = std::move(opened.error());
+  return {};
+}
+
 ContainerPlaces Recorder::container_places() const {
   return {.root = machine_root(), .stores = {}, .kubelet = options_.kubelet};
 }
 
 void Recorder::make_parts() {
-  registry_ = std::make_unique<ModuleRegistry>(source_.kernel);
+  registry_ = std::make_unique<ModuleRegistry>(source_.kernel, 0, table_cache_.get());
   ModuleRegistry& registry = *registry_;
   table_ = std::make_unique<ProcessTable>(
       [&registry](std::uint32_t tgid, std::uint32_t parent, const os::ProcMap& map) {

@@ -124,6 +124,27 @@ TEST_F(ModuleRegistryTest, TheTableGoesToTheStore) {
   EXPECT_TRUE(registry.failures().empty());
 }
 
+// Another file may carry the same build id: its table is not that of this one.
+TEST_F(ModuleRegistryTest, TheTableOfTheFileItselfIsTakenFromTheCache) {
+  const std::string program = fs::read_symlink("/proc/self/exe");
+  const auto totals_of = [&](const std::string& path) {
+    const auto cache = TableCache::open(folder_ + "/tables");
+    EXPECT_TRUE(cache) << cache.error();
+    ModuleRegistry registry(&store, 1, cache->get());
+    (void)resolve(registry, path);
+    EXPECT_TRUE(registry.wait_idle(300s));
+    EXPECT_EQ(registry.totals().tables, 1u);
+    return registry.totals();
+  };
+  const auto first = totals_of(program), second = totals_of(program);
+  EXPECT_EQ(first.from_cache, 0u);
+  EXPECT_EQ(second.from_cache, 1u);
+  EXPECT_EQ(second.rows, first.rows);
+  EXPECT_EQ(second.bytes, first.bytes);
+  EXPECT_EQ(store.loaded.size(), 2u);
+  EXPECT_EQ(totals_of(copy_of_this_program("copy")).from_cache, 0u);
+}
+
 TEST_F(ModuleRegistryTest, WhatHasNoTableSaysWhy) {
   store.refuse_tables = true;
   ModuleRegistry registry(&store, 1);

@@ -10,6 +10,7 @@
 #include "base/registers.h"
 #include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/taken_words.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 namespace {
