@@ -13,6 +13,7 @@
 #include "formats/image/elf.h"
 #include "integration/go/program.h"
 #include "profiler/export/pprof.h"
+#include "support/npm_package.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/tested_version.h"
@@ -51,10 +52,8 @@ class GoProgram : public testing::TestWithParam<Release> {
   void SetUp() override {
     const Release& release = GetParam();
     const std::string folder = kFolder / release.name;
-    const auto fetched = test::run("test -f " + folder + "/.integrity || sh " WINDLASS_FETCH " " + release.package +
-                                   " " + release.version + " " + release.integrity + " " + folder + " 2>&1");
-    if (fetched.status == 1) GTEST_SKIP() << "npm cannot fetch a program of Go";
-    ASSERT_EQ(fetched.status, 0) << fetched.output;
+    if (!test::fetch_package(folder, release.package, release.version, release.integrity))
+      GTEST_SKIP() << "npm cannot fetch a program of Go";
     program_ = folder + "/bin/esbuild";
   }
 

