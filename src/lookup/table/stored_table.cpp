@@ -52,9 +52,10 @@ std::uint16_t number_at(std::span<const std::byte> page, std::size_t offset) {
 // The bytes of the page at the front of `rest`; nothing if it leads outside itself, or to a rule that there is not.
 std::optional<std::size_t> checked_page(std::span<const std::byte> rest, std::size_t rules) {
   if (rest.size() < sizeof(wl_page_head)) return std::nullopt;
-  for (std::uint32_t block = 1; block < WL_BLOCKS; ++block)
-    if (number_at(rest, block * 2) < number_at(rest, block * 2 - 2)) return std::nullopt;
-  const std::size_t count = number_at(rest, (WL_BLOCKS - 1) * 2) + std::size_t{1};
+  const auto last = [&](std::size_t block) { return number_at(rest, block * 2); };
+  for (std::size_t block = 1; block < WL_BLOCKS; ++block)
+    if (last(block) < last(block - 1)) return std::nullopt;
+  const std::size_t count = last(WL_BLOCKS - 1) + std::size_t{1};
   const std::size_t escapes_at = padded(sizeof(wl_page_head) + count * 2);
   if (rest.size() < escapes_at + kWord) return std::nullopt;
   std::uint64_t escapes;
@@ -65,7 +66,7 @@ std::optional<std::size_t> checked_page(std::span<const std::byte> rest, std::si
   std::uint64_t escape = 0;
   std::uint32_t block = 0, next = 0;
   for (std::size_t row = 0; row < count; ++row) {
-    while (row > number_at(rest, block * 2)) ++block;
+    while (row > last(block)) ++block;
     const std::uint16_t value = number_at(rest, sizeof(wl_page_head) + row * 2);
     const std::uint32_t offset = block << WL_BLOCK_SHIFT | value >> 8;
     if (row == 0 ? offset != 0 : offset < next) return std::nullopt;
