@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -391,6 +392,20 @@ TEST_F(StaticDebuginfod, IsNotRunWithoutServers) {
   answer("exit 1");
   EXPECT_EQ(symbols::find_by_debuginfod("debuginfo", kBuildId), -1);
   EXPECT_EQ(asked(), "");
+}
+
+TEST_F(StaticDebuginfod, WhatNoServerHasIsAskedForOnce) {
+  if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  fs::copy_file(WINDLASS_REPLAY_TARGET "_stripped", folder_ / "stripped");
+  answer("exit 1");
+  const CommandResult recording =
+      run(fmt::format("{0}/windlass record --duration 1 -o {0}/p.pb.gz -- {0}/stripped 3600 2>&1", folder_.string()));
+  ASSERT_EQ(recording.status, 0) << recording.output;
+  std::istringstream lines(asked());
+  std::map<std::string, int> times;
+  for (std::string line; std::getline(lines, line);) ++times[line];
+  EXPECT_FALSE(times.empty()) << recording.output;
+  for (const auto& [question, count] : times) EXPECT_EQ(count, 1) << question;
 }
 
 // The command names a stripped program by what the server has.
