@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "windlass/error.h"
@@ -105,6 +106,10 @@ class Budget {
 struct SynthesisScratch;
 [[nodiscard]] SynthesisScratch* make_scratch();
 void free_scratch(SynthesisScratch* scratch);
+struct FreeScratch {
+  void operator()(SynthesisScratch* scratch) const { free_scratch(scratch); }
+};
+using OwnScratch = std::unique_ptr<SynthesisScratch, FreeScratch>;
 // The budget of all functions below, unlimited at first. When it is exhausted, synthesize() and return_row() fail with
 // kLimit, contradicts() finds nothing, and call_site() returns kElsewhere.
 [[nodiscard]] Budget& budget_of(SynthesisScratch& scratch);

@@ -174,12 +174,33 @@ std::optional<wl_learned> RuntimeCode::lesson_of(const Method& method, const Fra
   return lesson;
 }
 
+// Of an interrupted instruction, where the way to a return within the method is certain. The agent's walks follow the
+// same code.
+std::optional<FrameRow> RuntimeCode::row_by_code(const Method& method, CodeAddress pc) {
+  if (pc.is_return_address() || !method.lasting || !runtime_->is_told_by_code(method)) return std::nullopt;
+  if (scratch_ == nullptr) scratch_.reset(flow::make_scratch());
+  const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return memory_->read(at, to, size); };
+  const auto kind = [&](std::uint64_t at) {
+    return method.contains(at) ? flow::CodeKind::kGenerated : flow::CodeKind::kNoCode;
+  };
+  const auto any = [](const FrameRow&) { return true; };
+  const auto found = flow::synthesize({runtime_->architecture(), read, kind, any}, pc, *scratch_);
+  if (!found || found->certainty != flow::Certainty::kCertain || found->start != flow::Start::kNone || found->by_jump ||
+      found->behind_padding)
+    return std::nullopt;
+  return found->row;
+}
+
 std::optional<wl_learned> RuntimeCode::lesson(CodeAddress pc) {
   const std::lock_guard hold(lock_);
   const auto method = method_at(pc.lookup());
   FrameRow row;
-  if (!method || !(*method)->row_at(pc.lookup(), row)) return std::nullopt;
-  return lesson_of(**method, row, pc);
+  if (!method) return std::nullopt;
+  if ((*method)->row_at(pc.lookup(), row)) return lesson_of(**method, row, pc);
+  const auto found = row_by_code(**method, pc);
+  auto lesson = found ? lesson_of(**method, *found, pc) : std::nullopt;
+  if (lesson) lesson->rule.proof = WL_PROOF_CODE;
+  return lesson;
 }
 
 std::vector<manager::PublishedCode::Lessons> RuntimeCode::lessons_around(CodeAddress pc) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/timed_memory.h"
+#include "flow/synthesis.h"
 #include "lookup/sources/unwind_source.h"
 #include "runtimes/published_code.h"
 
@@ -75,6 +76,8 @@ class Runtime {
   [[nodiscard]] virtual std::optional<std::vector<wl_taken>> words_of(const Method& /*method*/, CodeAddress /*pc*/) {
     return std::nullopt;
   }
+  // Of code of which it has no row: do its instructions alone say how it is left? Stubs in assembly are of this kind.
+  [[nodiscard]] virtual bool is_told_by_code(const Method& /*method*/) const { return false; }
   // Of a method that is not lasting: a word that tells it from what may come to its place. Nothing: there is none.
   // ([address] & mask) == value as long as the method is there.
   struct Guard {
@@ -160,6 +163,7 @@ class RuntimeCode final : public manager::PublishedCode {
   // method_at(), else the last method that is known to have been there; null: none.
   [[nodiscard]] std::shared_ptr<const Method> named_method_at(std::uint64_t address);
   void keep(const std::shared_ptr<const Method>& method, std::uint64_t seen);
+  [[nodiscard]] std::optional<FrameRow> row_by_code(const Method& method, CodeAddress pc);
   [[nodiscard]] std::optional<wl_learned> lesson_of(const Method& method, const FrameRow& row, CodeAddress pc);
   [[nodiscard]] bool is_last(const Method& method) const;
 
@@ -167,6 +171,7 @@ class RuntimeCode final : public manager::PublishedCode {
   std::unique_ptr<Runtime> runtime_;
   std::shared_ptr<const Memory> memory_;
   const TimedMemory* timed_;              // memory_; may be null
+  flow::OwnScratch scratch_;              // null until code is followed
   std::map<std::uint64_t, Known> known_;  // by begin; disjoint
   std::size_t bytes_ = 0;
   mutable std::uint64_t needed_ = 0;  // the latest time that was asked for: what was seen before says nothing of it

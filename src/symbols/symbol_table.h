@@ -69,10 +69,7 @@ class SymbolTable {
   bool is_full_ = false;
   bool has_ranges_ = false, has_starts_ = false;
   std::vector<Start> starts_;  // ascending
-  struct FreeScratch {
-    void operator()(flow::SynthesisScratch* scratch) const { flow::free_scratch(scratch); }
-  };
-  std::unique_ptr<flow::SynthesisScratch, FreeScratch> scratch_;  // made when code is first followed
+  flow::OwnScratch scratch_;   // made when code is first followed
 };
 
 }  // namespace windlass::symbols

@@ -90,6 +90,10 @@ class HotSpot final : public Runtime {
     if (!pc.is_return_address()) words.push_back({0, kBcpRegister, WL_TAKEN_REGISTER});
     return words;
   }
+  // Stubs in assembly: copies, cryptography, checks of types.
+  bool is_told_by_code(const Method& method) const override {
+    return static_cast<const Code&>(method).blob().kind == Blob::Kind::kOther;
+  }
   std::optional<Guard> guard_of(const Method& method) override {
     // Each compilation has a number of its own.
     const Blob& blob = static_cast<const Code&>(method).blob();

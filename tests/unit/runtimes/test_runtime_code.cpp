@@ -171,6 +171,66 @@ std::shared_ptr<RuntimeCode> code_of(Counts& counts,
   return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::move(memory), os::ProcMap());
 }
 
+// A stub of which its runtime has no row: push rbp; push rbx; je +1; nop; pop rbx; pop rbp; ret; call to itself; ret.
+constexpr std::uint64_t kStub = 0x100;
+constexpr std::uint8_t kStubCode[] = {0x55, 0x53, 0x74, 0x01, 0x90, 0x5b, 0x5d, 0xc3, 0xe8, 0, 0, 0, 0, 0xc3};
+
+class StubMethod final : public Method {
+ public:
+  Expected<void> row_at(std::uint64_t address, FrameRow&) const override {
+    return fail(ErrorCode::kNotFound, "none", address);
+  }
+  void for_each_row(sources::RowSink, sources::ErrorSink) const override {}
+  [[nodiscard]] std::size_t bytes() const override { return sizeof *this; }
+};
+
+class StubRuntime final : public Runtime {
+ public:
+  Architecture architecture() const override { return Architecture::kX86_64; }
+  Expected<std::unique_ptr<Method>> method_at(std::uint64_t) override {
+    auto method = std::make_unique<StubMethod>();
+    method->begin = kStub;
+    method->end = kStub + sizeof kStubCode;
+    return method;
+  }
+  bool is_still(const Method&) override { return true; }
+  bool is_told_by_code(const Method&) const override { return told; }
+  std::optional<std::vector<wl_taken>> words_of(const Method&, CodeAddress) override { return std::vector<wl_taken>(); }
+  bool told = true;
+};
+
+class StubMemory final : public Memory {
+ public:
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (address < kStub || address - kStub > sizeof kStubCode || size > sizeof kStubCode - (address - kStub))
+      return false;
+    std::memcpy(to, kStubCode + (address - kStub), size);
+    return true;
+  }
+};
+
+TEST(RuntimeCode, AStubTeachesWhatItsInstructionsSayForCertain) {
+  const auto lesson_at = [](std::uint64_t offset, bool told = true) {
+    auto runtime = std::make_unique<StubRuntime>();
+    runtime->told = told;
+    const auto code = std::make_shared<RuntimeCode>(std::move(runtime), std::make_shared<StubMemory>(), os::ProcMap());
+    return code->lesson(CodeAddress::instruction(kStub + offset));
+  };
+  const std::map<std::uint64_t, int> sp{{0, 8}, {1, 16}, {2, 24}, {4, 24}, {5, 24}, {6, 16}, {7, 8}};
+  for (const auto& [offset, bytes] : sp) {
+    const auto lesson = lesson_at(offset);
+    ASSERT_TRUE(lesson) << offset;
+    EXPECT_EQ(lesson->rule.cfa_kind, WL_CFA_REG);
+    EXPECT_EQ(lesson->rule.cfa_reg, x86_64::kRsp);
+    EXPECT_EQ(lesson->rule.cfa_offset, bytes) << offset;
+    EXPECT_EQ(lesson->rule.proof, WL_PROOF_CODE);
+  }
+  EXPECT_FALSE(lesson_at(2, false)) << "its runtime says more of it";
+  const auto code =
+      std::make_shared<RuntimeCode>(std::make_unique<StubRuntime>(), std::make_shared<StubMemory>(), os::ProcMap());
+  EXPECT_FALSE(code->lesson(CodeAddress::return_address(kStub + 13))) << "behind a call nothing is certain";
+}
+
 TEST(RuntimeCode, AsksOnceForWhatLasts) {
   Counts counts{.methods = {{100, {200, "one"}}, {200, {300, "two"}}}};
   const auto code = code_of(counts);
