@@ -79,12 +79,31 @@ bool is_marked(const StepContext& context, const flow::Synthesis& found) {
          record[1] == 0;
 }
 
+constexpr std::uint8_t kPushRbp = 0x55, kMovRbpRsp[2][3] = {{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}};
+
+bool is_mov_rbp_rsp(const std::uint8_t* code) {
+  return std::memcmp(code, kMovRbpRsp[0], sizeof kMovRbpRsp[0]) == 0 ||
+         std::memcmp(code, kMovRbpRsp[1], sizeof kMovRbpRsp[1]) == 0;
+}
+
+// Is an interrupted instruction one of the first two of a function that sets up a frame, push rbp; mov rbp, rsp?
+// Compilers begin functions at multiples of 16. What such a place pushes first lies right below the return address.
+bool begins_frame(const StepContext& context, const FrameRow& row) {
+  constexpr std::uint64_t kAlignment = 16;
+  const std::uint64_t pc = context.frame.pc().value(), begin = pc & ~(kAlignment - 1);
+  std::uint8_t code[1 + sizeof kMovRbpRsp[0]];
+  return context.space.architecture() == Architecture::kX86_64 && !context.frame.pc().is_return_address() &&
+         pc - begin <= 1 && row.cfa.is_at(x86_64::kRsp) &&
+         row.cfa.offset() == static_cast<std::int32_t>(8 + 8 * (pc - begin)) &&
+         row.return_address == RegisterRule::at_cfa(-8) && read_code(context, begin, code, sizeof code) &&
+         code[0] == kPushRbp && is_mov_rbp_rsp(code + 1);
+}
+
 // Does an interrupted instruction of generated code stand before its frame is set up? Compilers of generated code set
 // the frame up first, behind checks at most (V8: is the code still valid?). So the return address is on top of the
 // stack. In other code, registers may have been pushed before.
 bool is_before_frame(const StepContext& context, const FrameRow& row) {
   constexpr std::size_t kMostBytes = 32;
-  constexpr std::uint8_t kMovRbpRsp[2][3] = {{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}};
   const CodeAddress pc = context.frame.pc();
   std::uint8_t code[kMostBytes];
   if (context.space.architecture() != Architecture::kX86_64 || pc.is_return_address() || !context.in_generated_code() ||
@@ -95,9 +114,7 @@ bool is_before_frame(const StepContext& context, const FrameRow& row) {
   while (const auto effect = line.next()) {
     const std::uint8_t* const behind = code + line.end();
     if (effect->kind == Kind::kPush)
-      return effect->reg == x86_64::kRbp && line.end() + sizeof kMovRbpRsp[0] <= sizeof code &&
-             (std::memcmp(behind, kMovRbpRsp[0], sizeof kMovRbpRsp[0]) == 0 ||
-              std::memcmp(behind, kMovRbpRsp[1], sizeof kMovRbpRsp[1]) == 0);
+      return effect->reg == x86_64::kRbp && line.end() + sizeof kMovRbpRsp[0] <= sizeof code && is_mov_rbp_rsp(behind);
     if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) return false;
   }
   return false;
@@ -135,7 +152,9 @@ FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& f
   const bool elsewhere =
       found.addresses_frame && frame.has(fp) && return_at != frame.get(fp) + 8 && points_to_frame(context);
   const bool by_return = found.certainty == flow::Certainty::kLikely && !found.by_jump && !elsewhere;
-  return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
+  return by_call_site(
+      context, step,
+      in_frame_record || by_return || is_before_frame(context, found.row) || begins_frame(context, found.row));
 }
 
 // A function that never returns has a caller all the same. It does not lead there, but where it addresses its frame by

@@ -357,6 +357,17 @@ TEST_F(Certainty, AWayOutPastTheFrameThatTheCodeUsesIsAGuess) {
   EXPECT_EQ(walk(0, kStack, kFrame), FrameCertainty::kGuessed);
 }
 
+// A function that does not return is interrupted where it sets up its frame.
+TEST_F(Certainty, TheFirstTwoInstructionsOfAFunctionWithAFrame) {
+  const Code code = {0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe};  // push rbp; mov rbp, rsp; an endless loop
+  put(kFunction, code);
+  indirect_call();
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kChecked);
+  word(kStack - 8, kMarked);
+  EXPECT_EQ(walk(1, kStack - 8, kMarked), FrameCertainty::kChecked);
+}
+
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
   put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
