@@ -62,6 +62,23 @@ std::uint64_t AArch64::direct_call_target(const CodeSource& source, std::uint64_
   return address - 4 + static_cast<std::uint64_t>(std::int64_t{distance});
 }
 
+// movz x, #imm, up to three movk, and blr x behind them (Arm ARM, C6.2).
+std::uint64_t AArch64::constant_call_target(const CodeSource& source, std::uint64_t address) {
+  constexpr std::uint32_t kBlr = 0xd63f0000, kMovz = 0xd2800000, kMovk = 0xf2800000, kMove = 0xff800000;
+  constexpr std::uint32_t kRegister = 31, kMostMoves = 4;
+  std::uint32_t code[kMostMoves + 1] = {};
+  if (!source.read(address - 4, &code[0], 4) || (code[0] & ~(kRegister << 5)) != kBlr) return 0;
+  const std::uint32_t reg = code[0] >> 5 & kRegister;
+  std::uint64_t target = 0;
+  for (std::uint64_t i = 1; i <= kMostMoves && source.read(address - 4 - 4 * i, &code[i], 4); ++i) {
+    const std::uint32_t move = code[i] & kMove, shift = (code[i] >> 21 & 3) * 16;
+    if ((code[i] & kRegister) != reg || (move != kMovz && move != kMovk)) return 0;
+    target |= std::uint64_t{code[i] >> 5 & 0xffff} << shift;
+    if (move == kMovz) return target;
+  }
+  return 0;
+}
+
 bool AArch64::behind_indirect_call(const CodeSource& source, std::uint64_t address) {
   a64::Word word{};
   return source.read(address - 4, &word.bits, sizeof word.bits) && word.is_call() &&

@@ -329,9 +329,10 @@ CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress 
   constexpr unsigned kMostJumps = 3;
   constexpr std::uint64_t kLongest = 1 << 20;  // that a function is believed to be
   if (source.kind(caller.lookup()) == CodeKind::kNoCode) return CallSite::kNone;
-  if (Machine::behind_indirect_call(source, caller.value())) return CallSite::kAnywhere;
-  std::uint64_t target = Machine::direct_call_target(source, caller.value());
-  if (target == 0) return CallSite::kNone;
+  const bool indirect = Machine::behind_indirect_call(source, caller.value());
+  std::uint64_t target = indirect ? Machine::constant_call_target(source, caller.value())
+                                  : Machine::direct_call_target(source, caller.value());
+  if (target == 0) return indirect ? CallSite::kAnywhere : CallSite::kNone;
   const std::uint64_t start = source.function_start(callee.lookup());
   bool cut_short = false;
   for (unsigned i = 0; target != 0 && i < kMostJumps; ++i) {
@@ -341,10 +342,10 @@ CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress 
     if (search.in(source, target, callee, work.row, &exits)) {
       (void)search.by_frame_record(work.row);
       way_in = work.row;
-      return CallSite::kLeads;
+      return indirect ? CallSite::kConstantLeads : CallSite::kLeads;
     }
+    if (indirect || exits.anywhere) return CallSite::kAnywhere;
     if (exits.arrives) return CallSite::kMayLead;
-    if (exits.anywhere) return CallSite::kAnywhere;
     // A function that is known to begin elsewhere is not this one, however long it is.
     cut_short |= exits.cut_short && start == 0 && callee.lookup() - target < kLongest;
     target = exits.jump;

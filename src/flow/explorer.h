@@ -87,6 +87,8 @@ struct Path : PathHead {
 //   may_be_epilogue(source, pc)  by its first bytes: can `pc` be in an epilogue?
 //   behind_call(source, at)      does a call end at the address? True where that cannot be read
 //   direct_call_target(source, at)    of the direct call that ends at the address; 0: there is none
+//   constant_call_target(source, at)  of the call through a register that the instructions in front of it set; 0: it is
+//                                not one
 //   behind_indirect_call(source, at)  does a call through a register or memory end at the address?
 //   signal_trampoline(source, at)  does the address begin the code that ends a signal handler?
 //   may_start_function(code, at) does something end before the address that does not go on there?
@@ -114,6 +116,7 @@ concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSour
   { Machine::may_be_epilogue(source, address) } -> std::same_as<bool>;
   { Machine::behind_call(source, address) } -> std::same_as<bool>;
   { Machine::direct_call_target(source, address) } -> std::same_as<std::uint64_t>;
+  { Machine::constant_call_target(source, address) } -> std::same_as<std::uint64_t>;
   { Machine::behind_indirect_call(source, address) } -> std::same_as<bool>;
   { Machine::signal_trampoline(source, address) } -> std::same_as<bool>;
   { Machine::may_start_function(code, address) } -> std::same_as<bool>;

@@ -113,7 +113,7 @@ CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress cal
   if (!is_followed(source.architecture)) return CallSite::kNone;
   const CallSite site =
       ask(source, scratch, [&](auto& work) { return site_of_call(source, caller, callee, way_in, work); });
-  return scratch.budget.exhausted() ? CallSite::kElsewhere : site;
+  return scratch.budget.exhausted() && site != CallSite::kAnywhere ? CallSite::kElsewhere : site;
 }
 
 bool leads_to(const CodeSource& source, std::uint64_t start, CodeAddress pc, SynthesisScratch& scratch) {

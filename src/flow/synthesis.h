@@ -152,15 +152,19 @@ using OwnScratch = std::unique_ptr<SynthesisScratch, FreeScratch>;
 
 // Where the call before a return address leads.
 enum class CallSite : std::uint8_t {
-  kNone,       // There is no call, or it cannot be read.
-  kAnywhere,   // To the address in a register or memory, at once or by a jump.
-  kReaches,    // To the start of the callee's function, or to a jump there (linkage stubs).
-  kLeads,      // To code from where a path leads to the callee's pc.
+  kNone,           // There is no call, or it cannot be read.
+  kAnywhere,       // To the address in a register or memory, at once or by a jump.
+  kReaches,        // To the start of the callee's function, or to a jump there (linkage stubs).
+  kLeads,          // To code from where a path leads to the callee's pc.
+  kConstantLeads,  // The same through a register that the instructions before have set. Else such a call is kAnywhere.
   kMayLead,    // To code too long to be followed to the callee's pc, or code that goes on by a table of many paths. Or
                // a path leads to the callee's pc, but no row can express it.
   kElsewhere,  // None of these.
 };
-// Finds the call site of a frame, as seen from its callee. With kLeads, `way_in` is the row of the way in at `callee`.
+[[nodiscard]] constexpr bool has_way_in(CallSite site) {
+  return site == CallSite::kLeads || site == CallSite::kConstantLeads;
+}
+// Finds the call site of a frame, as seen from its callee. If it has a way in, `way_in` is the row of that at `callee`.
 [[nodiscard]] CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
                                  SynthesisScratch& scratch);
 

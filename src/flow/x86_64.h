@@ -25,6 +25,7 @@ class X86_64 {
   [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
   [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static std::uint64_t direct_call_target(const CodeSource& source, std::uint64_t address);
+  [[nodiscard]] static std::uint64_t constant_call_target(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool behind_indirect_call(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool may_start_function(CodeReader& code, std::uint64_t address);

@@ -21,6 +21,28 @@ std::uint64_t X86_64::direct_call_target(const CodeSource& source, std::uint64_t
   return address + static_cast<std::uint64_t>(std::int64_t{distance});
 }
 
+// mov r32, imm32 or mov r64, imm64 (Intel SDM 2B, "MOV", opcode b8), and call r64 behind it.
+std::uint64_t X86_64::constant_call_target(const CodeSource& source, std::uint64_t address) {
+  constexpr std::size_t kLongest = 13;
+  constexpr std::uint8_t kHigh = 0x41, kWide = 0x48, kWideHigh = 0x49;  // prefixes of r8 to r15, of 64 bits, of both
+  std::uint8_t code[kLongest] = {};
+  if (!source.read(address - kLongest, code, kLongest) || code[11] != 0xff || (code[12] & 0xf8) != 0xd0) return 0;
+  const std::uint8_t load = 0xb8 | (code[12] & 7);
+  const auto loads = [&](std::size_t at, std::uint8_t prefix) { return code[at] == prefix && code[at + 1] == load; };
+  std::uint64_t wide = 0;
+  std::uint32_t narrow = 0;
+  if (const bool high = code[10] == kHigh; high && loads(0, kWideHigh)) {
+    std::memcpy(&wide, code + 2, sizeof wide);
+  } else if (high && loads(4, kHigh)) {
+    std::memcpy(&narrow, code + 6, sizeof narrow);
+  } else if (loads(1, kWide)) {
+    std::memcpy(&wide, code + 3, sizeof wide);
+  } else if (code[6] == load && code[5] != kHigh) {
+    std::memcpy(&narrow, code + 7, sizeof narrow);
+  }
+  return wide | narrow;
+}
+
 bool X86_64::behind_indirect_call(const CodeSource& source, std::uint64_t address) {
   std::uint8_t code[x86_64::kLongestCall] = {};
   return source.read(address - sizeof code, code, sizeof code) && x86_64::ends_with_indirect_call(code);

@@ -123,7 +123,7 @@ flow::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRo
   if (keeps && is_limited(context) && sites.find(key, site)) return site;
   site = followed_call(context, caller, way_in);
   const bool whole = !flow::budget_of(*context.scratch.synthesis).exhausted();
-  if (keeps && whole && site != flow::CallSite::kLeads) sites.keep(key, site);
+  if (keeps && whole && !flow::has_way_in(site)) sites.keep(key, site);
   return site;
 }
 

@@ -44,7 +44,7 @@ class KeptAnswer {
 // Does the code at a pc go straight to a halt, by follow_code_at()?
 [[nodiscard]] bool goes_to_a_halt(const StepContext& context, CodeAddress pc);
 
-// followed_call() likewise. What depends on more than the two pcs (CallSite::kLeads) is not kept.
+// followed_call() likewise. What depends on more than the two pcs (CallSite of a way in) is not kept.
 [[nodiscard]] flow::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
 }  // namespace windlass::walk

@@ -115,7 +115,7 @@ flow::CallSite followed_call(const StepContext& context, CodeAddress caller, Fra
   const CodeAnswer found = answer(context, key, pc, context.module, from, [&](const flow::CodeSource& source) {
     CodeAnswer answer;
     answer.site = flow::call_site(source, caller, pc, answer.synthesis.row, *context.scratch.synthesis);
-    answer.found = answer.site == flow::CallSite::kLeads;
+    answer.found = flow::has_way_in(answer.site);
     return answer;
   });
   if (found.found) way_in = found.synthesis.row;

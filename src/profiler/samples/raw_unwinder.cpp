@@ -30,6 +30,8 @@ const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet&
     process = make();
   }
   process->second.show(maps, sample.time, registry_);
+  // Functions with a uretprobe return to where [uprobes] begins. A return address is looked up by the byte before it.
+  process->second.cover(sample.probed_pc == 0 ? 0 : sample.probed_pc - 1);
   return process->second.space();
 }
 

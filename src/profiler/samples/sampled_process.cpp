@@ -69,6 +69,7 @@ void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry
   for (const auto& code : maps.published()) code->set_time(time);
   const std::vector<Mapping>& wanted = maps.mappings();
   if (wanted == shown_) return;
+  cover(0);
   // Both are sorted. What goes first, so that what comes in its place does not overlap it.
   const auto missing = [](const std::vector<Mapping>& from, const std::vector<Mapping>& in, auto&& use) {
     auto other = in.begin();
@@ -84,6 +85,19 @@ void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry
     (void)modules_->insert(std::move(module));
   });
   shown_ = wanted;
+}
+
+void SampledProcess::cover(std::uint64_t address) {
+  if (covered_ == address) return;
+  if (covered_ != 0) (void)modules_->erase(covered_);
+  covered_ = 0;
+  if (address == 0 || modules_->find(address) != nullptr) return;
+  ModuleInfo info;
+  info.begin = address;
+  info.end = address + 1;
+  if (modules_->insert(
+          std::make_unique<walk::Module>(std::move(info), sources::generated_source(), 0, image::CodeMachine(), true)))
+    covered_ = address;
 }
 
 }  // namespace windlass::profiler

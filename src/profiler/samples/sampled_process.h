@@ -23,6 +23,8 @@ class SampledProcess {
   // Makes the modules those of `maps`, the functions of code managers those of a time. Linear in the mappings;
   // allocates for those that are new.
   void show(const MapSet& maps, std::uint64_t time, ModuleRegistry& registry);
+  // Makes an address that no mapping has one of generated code, until show() or cover() is called for another; 0: none.
+  void cover(std::uint64_t address);
   [[nodiscard]] const AddressSpace& space() const { return space_; }
 
  private:
@@ -36,6 +38,7 @@ class SampledProcess {
   Modules* modules_;  // of the space
   AddressSpace space_;
   std::vector<Mapping> shown_;
+  std::uint64_t covered_ = 0;  // cover()
 };
 
 }  // namespace windlass::profiler

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
@@ -21,6 +22,7 @@ using test::Bytes;
 constexpr std::uint64_t kBias = 0xaaaa'0000'0000, kCode = 0x1000, kSize = 0x3000;
 constexpr std::uint64_t kStack = 0xffff'8000'0000;
 constexpr std::uint64_t kGenerated = 0xffff'7000'0000;  // code in no file; nothing of it can be read
+constexpr std::uint64_t kUprobes = 0xffff'6000'0000;    // [uprobes], the kernel's
 constexpr std::uint64_t kUserBits = 0x0000'ffff'ffff'ffff;
 constexpr std::uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kBl = 0x94000010;
 constexpr RegisterNumber kX29 = 29, kX30 = 30, kSp = 31;
@@ -107,12 +109,15 @@ class RawAArch64 : public testing::Test {
     const auto placed = registry.resolve(static_cast<std::uint32_t>(::getpid()), 0, map);
     MapSet maps;
     maps.add({map.begin, map.end, 0, placed.module, placed.bias, placed.kind});
-    maps.add({kGenerated, kGenerated + 0x1000, 0, 0, 0, MappingKind::kGenerated});
+    for (const std::uint64_t page : {kUprobes, kGenerated})
+      maps.add({page, page + 0x1000, 0, 0, 0, MappingKind::kGenerated});
 
     RawSample sample;
     sample.tgid = static_cast<std::uint32_t>(::getpid());
     sample.registers = registers_;
     sample.stack = {kStack, stack_};
+    sample.probed_pc = probed_pc_;
+    sample.probed_returns = probed_returns_;
     RawUnwinder unwinder(registry, mask);
     if (after_another_machines_) {
       RawSample other = sample;
@@ -132,6 +137,8 @@ class RawAArch64 : public testing::Test {
   std::vector<std::byte> file_ = program(Architecture::kAArch64);
   std::string path_;
   unsigned end_ = WL_END_COUNT, certainty_ = WL_GUESSED;
+  std::uint64_t probed_pc_ = 0;
+  std::array<RawSample::ProbedReturn, WL_PROBED_RETURNS> probed_returns_{};
   bool after_another_machines_ = false;  // the unwinder has met the process with such registers before
 };
 
@@ -139,6 +146,22 @@ TEST_F(RawAArch64, LeavesReturnByTheLinkRegister) {
   EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kStartReturn)}));
   EXPECT_EQ(end_, WL_END_COMPLETE) << profile::end_text(static_cast<std::uint8_t>(end_));
   EXPECT_EQ(certainty_, WL_DESCRIBED);
+}
+
+// A leaf with a uretprobe returns to an address of the kernel's. The return address that the kernel keeps belongs to
+// the caller with its sp; one of a function that a longjmp has left belongs to no frame.
+TEST_F(RawAArch64, AFunctionWithAUretprobeReturnsToWhatTheKernelKeeps) {
+  registers_.set(kX30, kUprobes);
+  record(kStack, 0, at(kOmitsReturn));
+  set(kStack + 32, at(kStartReturn));
+  EXPECT_NE(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kMiddleReturn), at(kOmitsReturn), at(kStartReturn)}));
+  EXPECT_NE(end_, WL_END_COMPLETE);
+
+  probed_pc_ = kUprobes;
+  probed_returns_[0] = {kStack - 64, at(kStartReturn)};
+  probed_returns_[1] = {kStack, at(kMiddleReturn)};
+  EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kMiddleReturn), at(kOmitsReturn), at(kStartReturn)}));
+  EXPECT_EQ(end_, WL_END_COMPLETE) << profile::end_text(static_cast<std::uint8_t>(end_));
 }
 
 // A process that has executed a program of another machine (by binfmt_misc, or i386's on x86-64).
