@@ -17,9 +17,10 @@
 namespace windlass::profiler {
 namespace {
 
-// Only time and size identify the content of a file without a build id. (A PE image's CodeView identity is the PDB
-// file's: two images may share it.)
-std::string content_of(const struct stat& status) {
+// A user's file may carry the build id of root's, with other code: the owner tells. Only time and size identify the
+// content of a file without a build id. (A PE image's CodeView identity is the PDB file's: two images may share it.)
+std::string content_of(const struct stat& status, const std::string& build_id) {
+  if (!build_id.empty()) return fmt::format("id {} of {} {}", build_id, status.st_uid, status.st_size);
   return fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino, status.st_mtim.tv_sec,
                      status.st_mtim.tv_nsec, status.st_size);
 }
@@ -51,7 +52,7 @@ std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCand
   struct stat now {};
   if (::fstat(regular.file.get(), &now) == 0 && now.st_dev == status.st_dev && now.st_ino == status.st_ino)
     opened.key = TableKey::of(status, build_id);
-  opened.content = build_id.empty() ? content_of(status) : profiler::content_of(build_id);
+  opened.content = content_of(status, build_id);
   opened.fd = regular.file.release();
   return opened;
 }
@@ -105,8 +106,6 @@ dwarf::ThreadSlot thread_slot_of(const image::PeImage& image) {
 }
 
 }  // namespace
-
-std::string content_of(const std::string& build_id) { return "id " + build_id; }
 
 std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates) {
   std::optional<OpenedFile> file;

@@ -33,8 +33,6 @@ struct OpenedFile {
   std::optional<TableKey> key;           // of its table in files; empty: it is kept in none
 };
 
-// `content` of every file with this build id (hex).
-[[nodiscard]] std::string content_of(const std::string& build_id);
 // The first of the files that can be opened and is what was mapped.
 [[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates);
 // The same of what is in no file, or in none that may be opened, by a descriptor of a memory file of its bytes (-1:

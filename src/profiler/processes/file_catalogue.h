@@ -1,5 +1,5 @@
-// The known files. Each content has a single entry: the build id, else device, inode, time and size. Many processes,
-// mounts and names may show the same content. An entry is found by the file that a mapping names.
+// The known files. Each content has a single entry: build id, owner and size, else device, inode, time and size. Many
+// processes, mounts and names may show the same content. An entry is found by the file that a mapping names.
 #pragma once
 
 #include <cstdint>

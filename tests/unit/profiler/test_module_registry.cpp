@@ -112,6 +112,20 @@ TEST_F(ModuleRegistryTest, OneModuleForEachContent) {
   EXPECT_EQ(registry.totals().files, 2u);
 }
 
+// Any user can make a file with the build id of root's library, and other code.
+TEST_F(ModuleRegistryTest, FilesOfOtherUsersAreOtherModules) {
+  constexpr uid_t kNobody = 65534;
+  ModuleRegistry registry(&store, 1);
+  const std::string mine = copy_of_this_program("mine"), longer = copy_of_this_program("longer"),
+                    other = copy_of_this_program("other");
+  std::ofstream(longer, std::ios::app) << "more";
+  const std::uint32_t number = resolve(registry, mine);
+  EXPECT_NE(resolve(registry, longer), number);
+  if (::chown(other.c_str(), kNobody, kNobody) != 0) return;  // root can
+  EXPECT_NE(resolve(registry, other), number);
+  EXPECT_EQ(registry.totals().files, 3u);
+}
+
 TEST_F(ModuleRegistryTest, TheTableGoesToTheStore) {
   ModuleRegistry registry(&store, 1);
   const std::uint32_t number = resolve(registry, copy_of_this_program("program"));
