@@ -2,7 +2,7 @@
 
 namespace windlass {
 
-Expected<std::uint64_t> ByteCursor::uleb() {
+[[gnu::hot]] Expected<std::uint64_t> ByteCursor::uleb() {
   std::uint64_t value = 0;
   const std::uint8_t* data = view_.u8();
   for (std::uint64_t at = position_, shift = 0; at < view_.size(); ++at, shift += 7) {
@@ -18,7 +18,7 @@ Expected<std::uint64_t> ByteCursor::uleb() {
   return fail(ErrorCode::kTruncated, "ULEB128 reaches past the end", origin());
 }
 
-Expected<std::int64_t> ByteCursor::sleb() {
+[[gnu::hot]] Expected<std::int64_t> ByteCursor::sleb() {
   std::uint64_t value = 0;
   const std::uint8_t* data = view_.u8();
   for (std::uint64_t at = position_, shift = 0; at < view_.size(); ++at, shift += 7) {

@@ -16,7 +16,7 @@ constinit StaticStorage<CodeRanges> own;
 }  // namespace
 
 GracePeriod& code_grace_period() { return grace_period.value; }
-CodeRanges& own_code_ranges() { return own.value; }
+[[gnu::hot]] CodeRanges& own_code_ranges() { return own.value; }
 
 // What one change takes away, freed in one piece.
 struct CodeRanges::Replaced {

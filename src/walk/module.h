@@ -44,6 +44,15 @@ class Module {
   Module(ModuleInfo info, const sources::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {},
          bool generated = false);
 
+  // The same of the own process, without a path. `id`: see own_id(); 0 for none.
+  Module(std::uint64_t id, std::uint64_t begin, std::uint64_t end, std::uint64_t bias,
+         const sources::UnwindSource& source)
+      : id_(id), bias_(0), own_(true), source_(&source) {
+    info_.begin = begin;
+    info_.end = end;
+    info_.bias = bias;
+  }
+
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
     return named != nullptr ? *named : info_;
@@ -70,6 +79,9 @@ class Module {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
+  // The id by a number that no other module of the own process gets: next_id() never comes so far. So the first walk of
+  // a process does not write to next_id()'s page.
+  [[nodiscard]] static constexpr std::uint64_t own_id(std::uint64_t number) { return std::uint64_t{1} << 62 | number; }
   [[nodiscard]] const KeptCode& kept_code() const { return kept_code_; }
   void keep_code(const KeptCode& kept) { kept_code_ = kept; }
   // Loaded in the own process, and known from there.

@@ -115,45 +115,10 @@ bool CfiReader::next(const Cie*& cie, Fde& fde) {
   }
 }
 
-// Reads an FDE of the usual form in one go. Nearly all FDEs of an .eh_frame have it: 32-bit length, the CIE of the FDE
-// before, addresses and LSDA as pcrel sdata4, an augmentation length of one byte. Returns false for any other form,
-// with nothing done.
+// Reads an FDE of the usual form in one go. Returns false for any other form, with nothing done.
 bool CfiReader::next_usual_fde(Fde& fde) {
-  constexpr std::uint8_t kUsual = DW_EH_PE_pcrel | DW_EH_PE_sdata4;
-  constexpr std::uint64_t kHeader = 17;  // length, CIE pointer, begin, range, augmentation length
-  const std::uint64_t size = section_.bytes.size();
-  if (last_cie_ == nullptr || section_.is_debug_frame || size - position_ < kHeader) return false;
-  const Cie& cie = *last_cie_;
-  const std::uint8_t* const entry = section_.bytes.u8() + position_;
-  const std::uint64_t length = load<std::uint32_t>(entry);
-  if (length >= 0xfffffff0 || length > size - position_ - 4 || length < kHeader - 4) return false;
-  if (position_ + 4 - load<std::uint32_t>(entry + 4) != cie.offset || load<std::uint32_t>(entry + 4) == 0) return false;
-  if (cie.fde_encoding != kUsual || !cie.has_augmentation_data || cie.segment_selector_size != 0) return false;
-  const std::uint64_t augmentation = entry[16];
-  if (augmentation >= 0x80 || augmentation > length - (kHeader - 4)) return false;
-
-  const std::uint64_t address = section_.address + position_;
-  const auto pcrel = [&](std::uint64_t at) {
-    return address + at + static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(entry + at)});
-  };
-  const std::int64_t range = load<std::int32_t>(entry + 12);
-  const std::uint64_t begin = pcrel(8);
-  if (range < 0 || begin + static_cast<std::uint64_t>(range) < begin) return false;
-  fde.lsda.reset();
-  if (augmentation != 0) {
-    if (cie.lsda_encoding == kUsual && augmentation >= 4) {
-      if (load<std::int32_t>(entry + kHeader) != 0) fde.lsda = EncodedPointer{pcrel(kHeader), false};
-    } else if (cie.lsda_encoding != DW_EH_PE_omit) {
-      return false;
-    }
-  }
-  fde.offset = position_;
-  fde.cie = &cie;
-  fde.begin = begin;
-  fde.end = begin + static_cast<std::uint64_t>(range);
-  const std::uint64_t program = position_ + kHeader + augmentation;
-  position_ += 4 + length;
-  fde.instructions = ByteView(section_.bytes.data() + program, position_ - program, section_.bytes.origin() + program);
+  if (last_cie_ == nullptr || !parser().parse_usual_fde(position_, *last_cie_, fde)) return false;
+  position_ = fde.instructions.origin() - section_.bytes.origin() + fde.instructions.size();
   return true;
 }
 

@@ -13,7 +13,7 @@ constexpr std::uint64_t kMaxInitialInstructions = 1024;
 
 // A string that ends in the entry. By hand: memchr is a call into a page of code that the first walk of a process would
 // have to wait for.
-bool read_terminated(const ByteView& entry, ByteCursor& cursor, std::string_view& to) {
+[[gnu::hot]] bool read_terminated(const ByteView& entry, ByteCursor& cursor, std::string_view& to) {
   const auto* const text = entry.u8() + cursor.position();
   const std::uint64_t longest = std::min<std::uint64_t>(entry.size() - cursor.position(), kMaxAugmentation);
   std::uint64_t letters = 0;
@@ -31,7 +31,7 @@ Expected<std::uint64_t> read_extended(ByteCursor& cursor) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(*value));  // sign- or zero-extended as T is
 }
 
-Expected<std::uint64_t> read_format(ByteCursor& cursor, std::uint8_t format, std::uint8_t address_size) {
+[[gnu::hot]] Expected<std::uint64_t> read_format(ByteCursor& cursor, std::uint8_t format, std::uint8_t address_size) {
   switch (format) {
     case DW_EH_PE_absptr:
       return address_size == 4 ? read_extended<std::uint32_t>(cursor) : cursor.read<std::uint64_t>();
@@ -54,8 +54,20 @@ Expected<std::uint64_t> read_format(ByteCursor& cursor, std::uint8_t format, std
 
 }  // namespace
 
-Expected<EncodedPointer> read_encoded_pointer(const CfiSection& section, std::uint64_t& position, std::uint8_t encoding,
-                                              std::uint8_t address_size, std::uint64_t function) {
+[[gnu::hot]] Expected<EncodedPointer> read_encoded_pointer(const CfiSection& section, std::uint64_t& position,
+                                                           std::uint8_t encoding, std::uint8_t address_size,
+                                                           std::uint64_t function) {
+  // What nearly all pointers are, without the switches below: their tables are on a page of their own, which the first
+  // walk of a process would have to wait for.
+  const std::uint8_t direct = encoding & static_cast<std::uint8_t>(~DW_EH_PE_indirect);
+  const bool pcrel = direct == (DW_EH_PE_pcrel | DW_EH_PE_sdata4);
+  if ((pcrel || direct == DW_EH_PE_udata4) && section.bytes.size() >= 4 && position <= section.bytes.size() - 4) {
+    const std::uint32_t stored = load<std::uint32_t>(section.bytes.u8() + position);
+    const auto distance = static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(stored)});
+    const std::uint64_t value = pcrel ? section.address + position + distance : stored;
+    position += 4;
+    return EncodedPointer{value, direct != encoding};
+  }
   ByteCursor cursor(section.bytes, position);
   const std::uint8_t relative = encoding & DW_EH_PE_relative_mask;
   if (relative == DW_EH_PE_aligned) {
@@ -81,7 +93,7 @@ Expected<EncodedPointer> read_encoded_pointer(const CfiSection& section, std::ui
   return EncodedPointer{*raw + base, (encoding & DW_EH_PE_indirect) != 0};
 }
 
-Expected<EntryHeader> EntryParser::header_at(std::uint64_t offset) const {
+[[gnu::hot]] Expected<EntryHeader> EntryParser::header_at(std::uint64_t offset) const {
   const std::uint64_t size = section_.bytes.size();
   const std::uint8_t* base = section_.bytes.u8();
   if (offset > size || size - offset < 4)
@@ -109,7 +121,7 @@ Expected<EntryHeader> EntryParser::header_at(std::uint64_t offset) const {
 
 // Reads the data behind the letters of a 'z' augmentation, [at, end). 'z' gives the length of the data. So the data of
 // an unknown letter and of all letters behind that can be skipped, but not read.
-Expected<void> EntryParser::read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const {
+[[gnu::hot]] Expected<void> EntryParser::read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const {
   CfiSection data = section_;
   data.bytes = ByteView(section_.bytes.data(), end, section_.bytes.origin());
   for (const char letter : cie.augmentation.substr(1)) {
@@ -137,7 +149,7 @@ Expected<void> EntryParser::read_augmentation(Cie& cie, std::uint64_t at, std::u
   return {};
 }
 
-Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
+[[gnu::hot]] Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   Cie cie;
   cie.offset = header.offset;
   cie.is_64bit = header.is_64bit;
@@ -217,8 +229,8 @@ bool EntryParser::read_range(const EntryHeader& header, const Cie& cie, std::uin
 }
 
 // The FDE's augmentation data, for a CIE with 'z'; moves `at` past them.
-bool EntryParser::read_lsda(const EntryHeader& header, const Cie& cie, std::uint64_t& at, Fde& fde, Error& problem,
-                            ErrorSink report) const {
+[[gnu::hot]] bool EntryParser::read_lsda(const EntryHeader& header, const Cie& cie, std::uint64_t& at, Fde& fde,
+                                         Error& problem, ErrorSink report) const {
   const std::uint8_t* base = section_.bytes.u8();
   std::uint64_t length = 0;
   if (at < header.end && base[at] < 0x80) {
@@ -254,7 +266,7 @@ bool EntryParser::read_lsda(const EntryHeader& header, const Cie& cie, std::uint
   return true;
 }
 
-bool EntryParser::cie_offset(const EntryHeader& header, std::uint64_t& offset, Error& problem) const {
+[[gnu::hot]] bool EntryParser::cie_offset(const EntryHeader& header, std::uint64_t& offset, Error& problem) const {
   if (!section_.is_debug_frame && header.id > header.id_at) {
     problem = error(ErrorCode::kOutOfRange, "FDE points to a CIE before the section", header.offset, header.id).error();
     return false;
@@ -263,8 +275,8 @@ bool EntryParser::cie_offset(const EntryHeader& header, std::uint64_t& offset, E
   return true;
 }
 
-bool EntryParser::parse_fde(const EntryHeader& header, const Cie& cie, Fde& fde, Error& problem,
-                            ErrorSink report) const {
+[[gnu::hot]] bool EntryParser::parse_fde(const EntryHeader& header, const Cie& cie, Fde& fde, Error& problem,
+                                         ErrorSink report) const {
   fde.offset = header.offset;
   fde.cie = &cie;
   fde.lsda.reset();

@@ -9,6 +9,7 @@ namespace windlass::dwarf {
 struct LocatedFde {
   Cie cie;
   Fde fde;
+  const std::byte* cie_of = nullptr;  // the section that `cie` has been read from
   LocatedFde() = default;
   LocatedFde(const LocatedFde&) = delete;
   LocatedFde& operator=(const LocatedFde&) = delete;
@@ -27,7 +28,8 @@ struct EhFrameHdr {
   // checks that the FDE covers pc: the table has no ends and a hostile one may be unsorted.
   [[nodiscard]] Expected<std::uint64_t> fde_address(std::uint64_t pc) const;
 
-  // Finds the FDE that covers `pc`, with its CIE, in the section to which the index belongs. kNotFound: no FDE does.
+  // Finds the FDE that covers `pc`, with its CIE, in the section to which the index belongs. The CIE that `found` has
+  // from an earlier call is not read again if it is the same. kNotFound: no FDE does.
   // Any other error says how the record is damaged. Logarithmic, and bounded work on the records. Allocates nothing.
   // Thread-safe, signal-safe.
   [[nodiscard]] Expected<void> find(const CfiSection& eh_frame, std::uint64_t pc, LocatedFde& found) const;

@@ -184,8 +184,8 @@ class CfaInterpreter {
   bool execute(const Cie& cie, const ByteView& program, std::uint64_t begin, std::uint64_t end, const State& initial,
                Emit& emit);
 
-  // Nine of ten instructions are one of four, in the two-byte form. Those are tried first, each with a branch of its
-  // own, so that the branch predictor learns which follows which.
+  // Nearly all instructions are one of a few, in the short form. Those are tried first, each with a branch of its own,
+  // so that the branch predictor learns which follows which.
   enum class Pairs : std::uint8_t { kOther, kEnough, kPastEnd };  // What comes next, or why nothing does.
   template <typename Emit>
   [[gnu::always_inline]] inline Pairs execute_pairs(const std::uint8_t*& p, const std::uint8_t* pairs_end,
@@ -274,6 +274,28 @@ auto CfaInterpreter<State, Storage>::execute_pairs(const std::uint8_t*& p, const
       p += 2;
       continue;
     }
+    if (p[0] == DW_CFA_def_cfa_register && p[1] < 0x80) {
+      if (!state_.def_cfa_register(p[1])) [[unlikely]]
+        break;
+      p += 2;
+      continue;
+    }
+    if (p[0] == DW_CFA_def_cfa && p[1] < 0x80 && pairs_end - p > 1 && p[2] < 0x80) {
+      if (!state_.def_cfa(p[1], p[2])) [[unlikely]]
+        break;
+      p += 3;
+      continue;
+    }
+    if (p[0] == DW_CFA_remember_state && depth_ != Storage<State>::kRemembered) {
+      storage_.stack[depth_++] = state_;
+      p += 1;
+      continue;
+    }
+    if (p[0] == DW_CFA_restore_state && depth_ != 0) {
+      state_ = storage_.stack[--depth_];
+      p += 1;
+      continue;
+    }
     if (p[0] >> 6 == DW_CFA_advance_loc >> 6) {
       delta = (p[0] & 0x3fu) * cie.code_alignment;
       p += 1;
@@ -312,6 +334,10 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
       case Pairs::kPastEnd: goto past_end;
     }
     if (p == stop_at) break;
+    if (*p == DW_CFA_nop) {  // padding
+      ++p;
+      continue;
+    }
     const std::uint8_t* const at = p;
     const std::uint8_t opcode = *p++;
     std::uint64_t reg = 0;
@@ -341,7 +367,6 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
       case DW_CFA_restore >> 6: held = state_.restore(opcode & 0x3fu, initial); break;
       default:
         switch (opcode) {
-          case DW_CFA_nop: continue;
           case DW_CFA_def_cfa_offset:
             if (!uleb(p, stop_at, operand)) [[unlikely]]
               goto truncated;

@@ -51,7 +51,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
   return walk::whole_walk(walker, pcs, max, end);
 }
 
-[[gnu::noinline]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {
+[[gnu::noinline, gnu::hot]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {
   if (max == 0) return 0;
   const auto pc = reinterpret_cast<std::uint64_t>(__builtin_extract_return_addr(__builtin_return_address(0)));
   const auto sp = reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa());

@@ -1,15 +1,9 @@
 #include "walk/own/fast_walk.h"
 
 #include <algorithm>
-#include <span>
-#include <utility>
 
 #include "base/pointer_authentication.h"
-#include "flow/eh_return.h"
-#include "formats/dwarf/interpreter.h"
 #include "lookup/table/project.h"
-#include "lookup/table/trace_state.h"
-#include "lookup/table/unusual_rows.h"
 #include "walk/own/modules.h"
 #include "walk/own/prepared_rules.h"
 #include "windlass_user_env.h"
@@ -17,55 +11,6 @@
 #include "windlass_step.h"
 
 namespace windlass::walk {
-namespace {
-
-constexpr bool kIsX64 = kOwnArchitecture == Architecture::kX86_64;
-using TableRegisters = std::conditional_t<kIsX64, table::X64Registers, table::Arm64Registers>;
-
-std::uint64_t lookup_address(std::uint64_t key) {
-  return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
-}
-
-}  // namespace
-
-// libgcc's functions that go to a landing pad save registers for it that no other function saves. On the way there
-// their rows describe a frame that is no longer there (flow/eh_return.h): that is for those who know better.
-static bool may_have_landed(const OwnModule& module, const dwarf::Fde& fde, std::uint64_t key) {
-  constexpr std::uint8_t kSaves0 = 0x80, kSaves1 = 0x81;  // DW_CFA_offset of rax and rdx, x0 and x1
-  const std::span instructions(fde.instructions.u8(), fde.instructions.size());
-  const auto has = [&](std::uint8_t code) { return std::ranges::find(instructions, code) != instructions.end(); };
-  FrameRow row;
-  if (!has(kSaves0) || !has(kSaves1) || !module.module().row_at(lookup_address(key), row) ||
-      !flow::saves_landing_registers(row, kOwnArchitecture))
-    return false;
-  // Whether a call on x86-64 is on the way there is said by the code behind it alone.
-  const bool knows = kIsX64 && (key & kInstructionBit) == 0 && always_readable(key, flow::kEhReturnBytes);
-  return !knows ||
-         flow::leads_to_eh_return(ByteView(reinterpret_cast<const std::byte*>(key), flow::kEhReturnBytes), key);
-}
-
-bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule) {
-  const std::uint64_t address = lookup_address(key);
-  if (const PreparedRules* prepared = module.prepared()) {
-    rule = prepared->rule(address - module.object().bias);
-    return rule.cfa_kind != WL_CFA_NONE;
-  }
-  MappedCfi cfi;
-  dwarf::LocatedFde found;
-  if (!module.cfi(cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
-  using State = table::TraceState<TableRegisters>;
-  dwarf::CfaInterpreter<State, dwarf::InlineStorage> interpreter(cfi.eh_frame, State(WL_NO_XREG));
-  bool given = false;
-  (void)interpreter.run(found.fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
-    if (address < begin || address >= end) return true;
-    rule = state.rule().rule();
-    given = true;
-    return false;
-  });
-  if (given && may_have_landed(module, found.fde, key)) rule = table::for_the_agent(rule);
-  return given;
-}
-
 // For the length of a walk or a step, so that a walk may be left where it is.
 struct FastWalk::CodeInUse {
   explicit CodeInUse(FastWalk& walk) : walk_(walk), view_(own_code_ranges()) {
@@ -80,7 +25,9 @@ struct FastWalk::CodeInUse {
   const CodeRanges::View view_;
 };
 
-FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {
+[[gnu::hot]] FastWalk::FastWalk(const FastWalkState& start, bool live)
+    : state_(start), stack_(known_stack(start.sp, live)) {
+  RuleCache::before_walk();
   if ((start.key & kInstructionBit) != 0) note_interrupted();
 }
 
@@ -117,7 +64,7 @@ bool FastWalk::is_current(std::uint16_t tag) {
   return Answer::kStepped;
 }
 
-FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots& slots) {
+[[gnu::hot]] FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots& slots) {
   const SimpleFrame at(rule, state_);
   if (!at.leads_out(rule, state_) || at.return_at - written_ < written_size_) return Answer::kCannot;
   if (at.cfa > stack_.high && !extend(stack_, at.cfa - 8, 8)) return Answer::kCannot;
@@ -125,7 +72,7 @@ FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots
 }
 
 // By a rule that says that there is none: replayed as a return address of 0 that is always there.
-FastWalk::Answer FastWalk::by_no_caller(FastWalkState& caller, Slots& slots) {
+[[gnu::hot]] FastWalk::Answer FastWalk::by_no_caller(FastWalkState& caller, Slots& slots) {
   caller.fp = state_.fp;
   slots = {&kZero, &kZero};
   return Answer::kEnd;
@@ -203,16 +150,25 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   return Answer::kStepped;
 }
 
+// The rule of a pc in `module_`, from its table or call frame information. False where there is none.
+[[gnu::hot]] bool FastWalk::find_new_rule(std::uint64_t key, table::TraceRule& rule) {
+  if (const PreparedRules* prepared = module_->prepared()) {
+    rule = prepared->rule(lookup_address(key) - module_->object().bias);
+    return rule.cfa_kind != WL_CFA_NONE;
+  }
+  if (!cfi_rules_) cfi_rules_.emplace();
+  return cfi_rules_->find(*module_, key, rule);
+}
+
 // A pc that is not in the cache. Callers are mostly of one module, and finding that takes as long as finding the rule.
-[[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
+[[gnu::noinline, gnu::hot]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
   const std::uint64_t address = lookup_address(state_.key);
   if (module_ == nullptr || !module_->stays_at(address)) module_ = OwnModules::find(address);
   // Code without a description, or no code. The walk with all registers asks the kernel once for all frames of this
   // kind.
   if (module_ == nullptr) return Answer::kCannot;
   table::TraceRule rule{};
-  const bool found = find_trace_rule(*module_, state_.key, rule);
-  found_new_ = module_->tag() == OwnModule::kNeverUnloaded && module_->prepared() == nullptr;
+  const bool found = find_new_rule(state_.key, rule);
   return by_found_rule(found ? &rule : nullptr, module_->tag(), caller, slots);
 }
 
@@ -227,8 +183,8 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
 }
 
 // By a rule that is not in the cache, or (null) without: the walker of all registers may know how.
-FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller,
-                                         Slots& slots) {
+[[gnu::hot]] FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint16_t tag,
+                                                      FastWalkState& caller, Slots& slots) {
   const bool keep = tag != OwnModule::kUncacheable;
   Answer answer = Answer::kCannot;
   std::uint64_t index = 0;
@@ -261,7 +217,7 @@ FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint
   return answer;
 }
 
-inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slots) {
+[[gnu::hot]] FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slots) {
   // Before what is kept: a range may lie in a loaded module's data, whose pcs no walk could have met with a rule.
   if (code_ != nullptr) [[unlikely]] {
     if (const Module* range = code_->find(lookup_address(state_.key)); range != nullptr)
@@ -289,7 +245,7 @@ inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slot
   return answer;
 }
 
-bool FastWalk::step() {
+[[gnu::hot]] bool FastWalk::step() {
   const CodeInUse code(*this);
   FastWalkState caller;
   Slots slots;
@@ -302,7 +258,7 @@ bool FastWalk::step() {
   return false;
 }
 
-void FastWalk::end(Answer answer) {
+[[gnu::hot]] void FastWalk::end(Answer answer) {
   const Outcome outermost = guessed_ ? Outcome::kGuessed : Outcome::kComplete;
   outcome_ = answer == Answer::kEnd ? outermost : Outcome::kNeedsAllRegisters;
 }
@@ -351,23 +307,25 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   return ended;
 }
 
-// The simple rule of a return address that is not in the cache, where prepare() has made it: most of new functions.
-[[gnu::noinline]] bool FastWalk::find_prepared(std::uint64_t key, PackedStep& step) {
+// The simple rule of a return address that is not in the cache, in a module that stays: most of new functions.
+[[gnu::noinline, gnu::hot]] bool FastWalk::find_simple(std::uint64_t key, PackedStep& step) {
   const std::uint64_t address = lookup_address(key);
   if ((key & kInstructionBit) != 0) return false;
   if (module_ == nullptr || !module_->stays_at(address)) {
     module_ = OwnModules::find(address);
     if (module_ == nullptr || !module_->stays_at(address)) return false;
   }
-  const PreparedRules* prepared = module_->prepared();
-  if (prepared == nullptr) return false;
-  step = prepared->step(address - module_->object().bias);
-  return step.simple();
+  if (const PreparedRules* prepared = module_->prepared()) {
+    step = prepared->step(address - module_->object().bias);
+    return step.simple();
+  }
+  table::TraceRule rule{};
+  return find_new_rule(key, rule) && PackedStep::pack(rule, false, OwnModule::kNeverUnloaded, step);
 }
 
 // Takes at most `steps` steps by the simple rules of modules that stay, with the state in registers. Nearly all frames
 // of a changed stack are of this kind. find_caller() would give the same frames. Returns the new count.
-std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
+[[gnu::hot]] std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
   const std::size_t room = record_->room(old_);
   if (steps > room) steps = room;
   RecordedFrame* const begin = record_->fresh();
@@ -381,7 +339,7 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
   for (const std::uint64_t* const end = out + steps; out != end;) {
     PackedStep rule;
     const bool known = rules.find(frame.key, rule);
-    if (!known && !find_prepared(frame.key, rule)) [[unlikely]]
+    if (!known && !find_simple(frame.key, rule)) [[unlikely]]
       break;
     if (!rule.is(PackedStep::kFromSp, OwnModule::kNeverUnloaded) &&
         !rule.is(PackedStep::kFromFp, OwnModule::kNeverUnloaded)) [[unlikely]]
@@ -406,31 +364,27 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
   return static_cast<std::size_t>(out - pcs);
 }
 
-std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
+[[gnu::hot]] std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
   const CodeInUse code(*this);
   written_ = reinterpret_cast<std::uint64_t>(pcs);
   written_size_ = max * sizeof *pcs;
-  RuleCache::before_walk();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;
   old_ = recording ? record_->size() : 0;
   std::size_t count = 0;
   std::size_t current = 0;  // while in place: the current frame is the record's [current]
   bool in_place = false;
-  found_new_ = false;
   std::size_t untested = 4;  // frames until the next test whether the record has one: a test may take as long as a step
   pcs[count++] = state_.key & ~kInstructionBit;
   while (count < max) {
-    // The caller of a frame whose rule was new is most likely neither in the record nor has a rule.
-    const bool likely_new = std::exchange(found_new_, false);
-    if (old_ != 0 && !likely_new) {
+    if (old_ != 0) {
       if (!in_place && joins()) {
         in_place = true;
         current = old_ - 1;
       }
       if (in_place && replay(current, pcs, count, max)) break;
     }
-    if (!in_place && recording && code_ == nullptr && !likely_new) {
+    if (!in_place && recording && code_ == nullptr) {
       constexpr std::size_t kMostUntested = 16;
       const std::size_t before = count;
       const std::size_t most = max - count;

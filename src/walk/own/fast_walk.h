@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "walk/code_answers.h"
 #include "walk/code_ranges.h"
+#include "walk/own/cfi_rules.h"
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
 #include "walk/own/simple_frame.h"
@@ -16,6 +18,8 @@ namespace windlass::walk {
 
 class OwnModule;
 
+// The functions of a walk are marked hot wherever they are: the linker puts those side by side. So the first walk of a
+// process maps few pages of code.
 class FastWalk {
  public:
   enum class Outcome : std::uint8_t {
@@ -56,6 +60,7 @@ class FastWalk {
   Answer by_rule(PackedStep rule, FastWalkState& caller, Slots& slots);
   Answer by_no_caller(FastWalkState& caller, Slots& slots);
   Answer by_full_rule(const table::TraceRule& rule, FastWalkState& caller);
+  bool find_new_rule(std::uint64_t key, table::TraceRule& rule);
   Answer by_new_rule(FastWalkState& caller, Slots& slots);
   Answer by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller, Slots& slots);
   Answer by_walker(FastWalkState& caller);
@@ -66,7 +71,7 @@ class FastWalk {
   void go_to(const FastWalkState& caller);
   void end(Answer answer);
 
-  bool find_prepared(std::uint64_t key, PackedStep& step);
+  bool find_simple(std::uint64_t key, PackedStep& step);
   std::size_t run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps);
   [[nodiscard]] bool joins();
   bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
@@ -79,8 +84,8 @@ class FastWalk {
   // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
   std::uint16_t current_tags_[4] = {};
   std::uint8_t next_tag_ = 0;
+  std::optional<CfiRules> cfi_rules_;  // since a pc was new
   const OwnModule* module_ = nullptr;  // of the last frame whose rule was new
-  bool found_new_ = false;             // the last step's rule was, and is kept
   Progress progress_;
   std::uint64_t written_ = 0;       // while run() goes on: the array that it fills,
   std::uint64_t written_size_ = 0;  // in bytes
@@ -88,8 +93,5 @@ class FastWalk {
   bool guessed_ = false;  // a frame, or what ended the walk, is a guess
   Outcome outcome_ = Outcome::kMore;
 };
-
-// The rule of a pc in a module, from its table or call frame information. False where there is none.
-[[nodiscard]] bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule);
 
 }  // namespace windlass::walk

@@ -24,7 +24,7 @@ struct Program {
 constinit Program program;
 
 // Enters the program if `object` is of it, or a segment of it.
-void find_program(const LoadedObject& object) {
+[[gnu::hot]] void find_program(const LoadedObject& object) {
   const std::uint64_t headers = ::getauxval(AT_PHDR);
   const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(headers);
   std::uint64_t begin = ~std::uint64_t{0}, end = 0, eh_frame_hdr = 0;
@@ -41,7 +41,7 @@ void find_program(const LoadedObject& object) {
   program.eh_frame_hdr.store(object.eh_frame_hdr, std::memory_order_release);
 }
 
-void join_segments_of_program(LoadedObject& object) {
+[[gnu::hot]] void join_segments_of_program(LoadedObject& object) {
   if (object.eh_frame_hdr == 0) return;
   if (program.eh_frame_hdr.load(std::memory_order_relaxed) == 0) [[unlikely]]
     find_program(object);
@@ -52,7 +52,7 @@ void join_segments_of_program(LoadedObject& object) {
 
 }  // namespace
 
-bool find_loaded(std::uint64_t address, LoadedObject& object) {
+[[gnu::hot]] bool find_loaded(std::uint64_t address, LoadedObject& object) {
   dl_find_object found;
   if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
   object.begin = reinterpret_cast<std::uint64_t>(found.dlfo_map_start);

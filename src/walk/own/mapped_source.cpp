@@ -96,6 +96,6 @@ constinit const StaticStorage<MappedSource> mapped;
 
 }  // namespace
 
-const sources::UnwindSource& mapped_source() { return mapped.value; }
+[[gnu::hot]] const sources::UnwindSource& mapped_source() { return mapped.value; }
 
 }  // namespace windlass::walk

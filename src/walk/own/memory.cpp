@@ -79,7 +79,7 @@ bool outlives_walks(const StackRange& range, std::uint64_t thread) {
 // The lowest place of the initial stack that has been seen in use: it never shrinks.
 std::atomic<std::uint64_t> initial_low = ~std::uint64_t{0};
 
-bool in_initial_stack(std::uint64_t sp, bool live) {
+[[gnu::hot]] bool in_initial_stack(std::uint64_t sp, bool live) {
   if (sp >= initial_low.load(std::memory_order_relaxed)) return true;
   if (!live && !probe(sp)) return false;
   initial_low.store(sp, std::memory_order_relaxed);
@@ -88,7 +88,7 @@ bool in_initial_stack(std::uint64_t sp, bool live) {
 
 }  // namespace
 
-std::uint64_t thread_pointer() {
+[[gnu::hot]] std::uint64_t thread_pointer() {
 #if defined(__x86_64__)
   std::uint64_t self;
   asm("movq %%fs:0, %0" : "=r"(self));  // psABI: the first word of the block points to itself
@@ -116,7 +116,7 @@ bool probe(std::uint64_t address) {
   return readable;
 }
 
-StackRange known_stack(std::uint64_t sp, bool live) {
+[[gnu::hot]] StackRange known_stack(std::uint64_t sp, bool live) {
   if (&__libc_stack_end != nullptr) {
     const auto top = reinterpret_cast<std::uint64_t>(__libc_stack_end);
     if (sp < top && top - sp < kInitialStack)

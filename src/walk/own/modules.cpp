@@ -38,7 +38,7 @@ struct ProgramHeaders {
 };
 
 // Does something between the segments belong to none of them? Of libraries never: it is mapped without access.
-bool has_gaps(const LoadedObject& object) {
+[[gnu::hot]] bool has_gaps(const LoadedObject& object) {
   std::uint64_t behind = 0;  // the last segment
   for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
     if (segment.p_type != PT_LOAD) continue;
@@ -104,7 +104,7 @@ std::span<const std::uint8_t> loaded_build_id(const LoadedObject& object) {
   return {reinterpret_cast<const std::uint8_t*>(where), size};
 }
 
-Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
+[[gnu::hot]] Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
   const std::uint64_t address = object.eh_frame_hdr;
   if (address == 0) return fail(ErrorCode::kNotFound, "module has no unwind information", object.begin);
   // Bounded by the module, not by the segment: the program headers are on a page of their own, and what is loaded and
@@ -124,7 +124,7 @@ Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
   return {};
 }
 
-bool OwnModule::is(const LoadedObject& object) const {
+[[gnu::hot]] bool OwnModule::is(const LoadedObject& object) const {
   if (!(object_ == object)) return false;
   if (tag() == kNeverUnloaded) return true;
   return build_id_size_ == 0 || std::memcmp(at(build_id_at_), build_id_, build_id_size_) == 0;
@@ -135,7 +135,7 @@ bool always_readable(std::uint64_t address, std::size_t size) {
   return find_loaded(address, object) && is_never_unloaded(object.begin) && is_constant(object, address, size);
 }
 
-const OwnModule* OwnModules::find(std::uint64_t address) {
+[[gnu::hot]] const OwnModule* OwnModules::find(std::uint64_t address) {
   LoadedObject object;
   if (!find_loaded(address, object)) return nullptr;
   // As a write: a read before it would be a second page fault of the first walk.
@@ -147,7 +147,7 @@ const OwnModule* OwnModules::find(std::uint64_t address) {
   return enter(object);
 }
 
-const OwnModule* OwnModules::enter(const LoadedObject& object) {
+[[gnu::hot]] const OwnModule* OwnModules::enter(const LoadedObject& object) {
   for (std::size_t i = 0; i < kCapacity; ++i) {
     OwnModule& entry = entries[i];
     std::uint32_t state = entry.state_.load(std::memory_order_acquire);
@@ -168,7 +168,7 @@ const OwnModule* OwnModules::enter(const LoadedObject& object) {
   return nullptr;
 }
 
-void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& object) {
+[[gnu::hot]] void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& object) {
   if (entry.module_ != nullptr) {  // of another module before
     std::destroy_at(entry.module_);
     ++entry.generation_;
@@ -185,10 +185,10 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
-  entry.module_ = new (entry.place_) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
-  if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
+  const std::uint64_t number = index + std::uint64_t{entry.generation_} * kCapacity;
+  entry.module_ = new (entry.place_) Module(tag == OwnModule::kUncacheable ? 0 : Module::own_id(number), object.begin,
+                                            object.end, object.bias, mapped_source());
   if (stays_loaded && is_program(object) && has_gaps(object)) entry.module_->set_has_gaps();
-  entry.module_->set_own();
 }
 
 void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {

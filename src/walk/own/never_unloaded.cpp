@@ -98,7 +98,7 @@ void reach(Candidates& all, Candidate& from) {
   }
 }
 
-bool is_never_unloaded(std::uint64_t begin) {
+[[gnu::hot]] bool is_never_unloaded(std::uint64_t begin) {
   const std::size_t count = never_unloaded_count.load(std::memory_order_acquire);
   return std::find(never_unloaded, never_unloaded + count, begin) != never_unloaded + count;
 }

@@ -10,7 +10,7 @@ constinit WalkRecord records[kRecords];
 
 }  // namespace
 
-WalkRecord* WalkRecord::acquire() {
+[[gnu::hot]] WalkRecord* WalkRecord::acquire() {
   const std::uint64_t thread = thread_pointer();
   WalkRecord& record = records[(thread >> 6 ^ thread >> 12 ^ thread >> 20) % kRecords];
   if (record.busy_.exchange(true, std::memory_order_acquire)) return nullptr;

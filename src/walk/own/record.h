@@ -43,7 +43,7 @@ class alignas(4096) WalkRecord {
 
   // The new walk's next frame, [0, keep) of the old ones being still of use. False, with that frame made a barrier,
   // when there is no room.
-  bool add(const RecordedFrame& frame, std::size_t keep) {
+  [[gnu::hot]] bool add(const RecordedFrame& frame, std::size_t keep) {
     if (room(keep) == 0 && !make_room(keep)) {
       if (fresh_ != 0) fresh()->return_slot = &kBarrier;
       return false;
@@ -66,7 +66,7 @@ class alignas(4096) WalkRecord {
     fresh_ += count;
   }
   // The new walk is the fresh frames and then [0, keep) of the old.
-  void finish(std::size_t keep) {
+  [[gnu::hot]] void finish(std::size_t keep) {
     const std::size_t place = top_ - fresh_;
     if (keep <= fresh_ && keep <= place) {
       if (keep != 0) std::memmove(&frames_[place - keep], &frames_[begin_], keep * sizeof(RecordedFrame));
@@ -98,7 +98,7 @@ class alignas(4096) WalkRecord {
     std::rotate(&frames_[begin_ - fresh_], &frames_[begin_], &frames_[begin_ + keep]);
     begin_ -= fresh_;
   }
-  bool make_room(std::size_t keep) {
+  [[gnu::hot]] bool make_room(std::size_t keep) {
     if (top_ != limit_) {
       exchange(keep);
       std::memmove(&frames_[limit_ - fresh_], &frames_[begin_ + keep], fresh_ * sizeof(RecordedFrame));
@@ -106,10 +106,10 @@ class alignas(4096) WalkRecord {
     }
     return room(keep) != 0 || grow();
   }
-  bool grow() {
+  [[gnu::hot]] bool grow() {
     if (limit_ == kCapacity || (limit_ != 0 && !may_grow_)) return false;
     const std::size_t larger = limit_ == 0 ? kFirstLimit : limit_ * 4 < kCapacity ? limit_ * 4 : kCapacity;
-    std::memmove(&frames_[larger - fresh_], &frames_[limit_ - fresh_], fresh_ * sizeof(RecordedFrame));
+    if (fresh_ != 0) std::memmove(&frames_[larger - fresh_], &frames_[limit_ - fresh_], fresh_ * sizeof(RecordedFrame));
     limit_ = top_ = larger;
     return true;
   }

@@ -1,5 +1,6 @@
 #include "walk/own/rules.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace windlass::walk {
@@ -26,12 +27,10 @@ bool words_of(std::int64_t bytes, unsigned bits, std::uint64_t& words) {
 
 }  // namespace
 
-alignas(4096) RuleCache::Set RuleCache::sets_[kSets];
+alignas(4096) constinit RuleCache::Table RuleCache::table_;
 std::atomic<std::size_t> RuleCache::mask_ = mask_of(kFirstSets);
-std::atomic<std::size_t> RuleCache::remaining_ = kFirstSets;
-std::atomic<std::size_t> RuleCache::second_ = 1;  // not 0: beside the others, on a page that is in use
 
-bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t tag, PackedStep& step) {
+[[gnu::hot]] bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t tag, PackedStep& step) {
   if (rule.cfa_kind != WL_CFA_REG || (rule.cfa_reg != kSp && rule.cfa_reg != kFp)) return false;
   if ((rule.flags & WL_RULE_SIGNAL) != 0 || rule.ra_kind != WL_REG_CFA) return false;
   if (rule.fp_kind != WL_REG_SAME && rule.fp_kind != WL_REG_CFA) return false;
@@ -53,20 +52,20 @@ bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t ta
   return true;
 }
 
-void RuleCache::insert(std::uint64_t key, PackedStep step) {
+[[gnu::hot]] void RuleCache::insert(std::uint64_t key, PackedStep step) {
   const std::size_t mask = mask_.load(std::memory_order_relaxed);
   place(key, step, mask);
   if (mask == mask_of(kSets)) return;
   // In two steps, as one that no other thread may come between takes as long as finding a rule: where counts are lost
   // it grows somewhat later, or earlier.
-  const std::size_t remaining = remaining_.load(std::memory_order_relaxed);
-  remaining_.store(remaining - 1, std::memory_order_relaxed);
-  if (remaining == 1) grow(mask);
+  const std::size_t inserted = table_.inserted.load(std::memory_order_relaxed) + 1;
+  table_.inserted.store(inserted, std::memory_order_relaxed);
+  if (inserted > mask / sizeof(Set)) grow(mask);
 }
 
-void RuleCache::spread() {
+[[gnu::hot]] void RuleCache::spread() {
   const std::size_t mask = mask_.load(std::memory_order_relaxed);
-  second_.store(0, std::memory_order_relaxed);
+  table_.second.store(0, std::memory_order_relaxed);
   if (mask != mask_of(kSets)) grow(mask);
 }
 
@@ -80,26 +79,26 @@ void RuleCache::prepare() {
 // Makes the cache four times as large. The new pages are written to at once: a read would map them only for the first
 // write to map them again. Entries that are used move to their new places. Entries that other threads insert meanwhile
 // may be missed, and are then made again.
-void RuleCache::grow(std::size_t mask) {
+[[gnu::hot]] void RuleCache::grow(std::size_t mask) {
   const std::size_t sets = mask / sizeof(Set) + 1;
   const std::size_t larger = mask_of(sets * 4);
   constexpr std::size_t kSetsInPage = 4096 / sizeof(Set);
-  for (std::size_t i = sets; i < sets * 4; i += kSetsInPage)
-    sets_[i].way[0].rule.fetch_add(0, std::memory_order_relaxed);
+  for (std::size_t i = std::max(sets, kSetsInPage); i < sets * 4; i += kSetsInPage)
+    table_.sets[i].way[0].rule.fetch_add(0, std::memory_order_relaxed);
   if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
-  remaining_.store(sets * 4, std::memory_order_relaxed);
+  table_.inserted.store(0, std::memory_order_relaxed);
   for (std::size_t i = 0; i < sets; ++i) {
-    for (const Way& way : sets_[i].way) {
+    for (const Way& way : table_.sets[i].way) {
       const std::uint64_t word = way.rule.load(std::memory_order_relaxed);
       const std::uint64_t key = way.check.load(std::memory_order_relaxed) ^ mix(word);
-      if (key != 0 && &set_of(key, sets_, larger) != &sets_[i]) place(key, PackedStep(word), larger);
+      if (key != 0 && &set_of(key, table_.sets, larger) != &table_.sets[i]) place(key, PackedStep(word), larger);
     }
   }
 }
 
 // The newest is found first; the older of a full set goes.
-void RuleCache::place(std::uint64_t key, PackedStep step, std::size_t mask) {
-  Set& set = set_of(key, sets_, mask);
+[[gnu::hot]] void RuleCache::place(std::uint64_t key, PackedStep step, std::size_t mask) {
+  Set& set = set_of(key, table_.sets, mask);
   const std::uint64_t check = set.way[0].check.load(std::memory_order_relaxed);
   const std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
   if ((check ^ mix(word)) != key && check != 0) {

@@ -13,6 +13,10 @@ namespace windlass::walk {
 
 // What a look-up is made by: the pc, and whether it is an instruction (bit 63) or a return address.
 inline constexpr std::uint64_t kInstructionBit = std::uint64_t{1} << 63;
+// The address whose row is meant: a call's is before its return address.
+inline constexpr std::uint64_t lookup_address(std::uint64_t key) {
+  return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
+}
 
 // A rule in one word. Nearly all rules are "CFA = sp or fp + n, return address and frame pointer at CFA - m", in words
 // of 8 bytes. Others are kept in full in a palette (signal frames, PLT entries, realigned frames), or are left to the
@@ -64,7 +68,7 @@ class RuleCache {
 
  public:
   static constexpr std::size_t kSets = 8192;
-  static constexpr std::size_t kFirstSets = 128;
+  static constexpr std::size_t kFirstSets = 64;
   static constexpr std::size_t kPreparedSets = 2048;
 
   // The table, as large as it is now.
@@ -76,23 +80,23 @@ class RuleCache {
       if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
         word = set.way[1].rule.load(std::memory_order_relaxed);
         if ((set.way[1].check.load(std::memory_order_relaxed) ^ mix(word)) != key) return false;
-        second_.store(second_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        table_.second.store(table_.second.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
       step = PackedStep(word);
       return true;
     }
 
    private:
-    Set* sets_ = RuleCache::sets_;
+    Set* sets_ = table_.sets;
     std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
   };
-  // Call before each walk. Writes to the first page of the cache: a read would map it only for the first write to map
-  // it again. No branch predictor can know which of the two ways has a rule. So once finds in the second way are
-  // frequent enough to pay for the pages of a larger cache, the cache grows.
+  // Call before each walk. Writes to the first page of the cache while that is all of it: a read would map it only for
+  // the first write to map it again. No branch predictor can know which of the two ways has a rule. So once finds in
+  // the second way are frequent enough to pay for the pages of a larger cache, the cache grows.
   static void before_walk() {
-    if (remaining_.load(std::memory_order_relaxed) == kFirstSets) [[unlikely]]
-      sets_[0].way[0].rule.fetch_add(0, std::memory_order_relaxed);
-    if (second_.load(std::memory_order_relaxed) > mask_.load(std::memory_order_relaxed)) [[unlikely]]
+    const std::size_t mask = mask_.load(std::memory_order_relaxed);
+    if (mask == mask_of(kFirstSets)) table_.touched.store(1, std::memory_order_relaxed);
+    if (table_.second.load(std::memory_order_relaxed) > mask) [[unlikely]]
       spread();
   }
   static void insert(std::uint64_t key, PackedStep step);
@@ -124,10 +128,15 @@ class RuleCache {
   static void grow(std::size_t mask);
   static void spread();
 
-  static Set sets_[kSets];
-  static std::atomic<std::size_t> mask_;       // of offsets of sets in use
-  static std::atomic<std::size_t> remaining_;  // inserts until it grows: one a set, half full
-  static std::atomic<std::size_t> second_;     // found in the second way since it grew; no matter if some are lost
+  // In one piece, so that the first walk touches one page. All zero, so that it is in no file.
+  struct Table {
+    std::atomic<std::size_t> inserted;             // since it grew: it grows at one a set, half full
+    std::atomic<std::size_t> second;               // found in the second way since it grew; no matter if some are lost
+    alignas(64) std::atomic<std::size_t> touched;  // written only: no walk waits for it
+    alignas(64) Set sets[kSets];
+  };
+  static Table table_;
+  static std::atomic<std::size_t> mask_;  // of offsets of sets in use
 };
 
 }  // namespace windlass::walk

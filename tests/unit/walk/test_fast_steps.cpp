@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -234,7 +235,7 @@ TEST_F(FastSteps, RowsHoldFromTheirBeginToTheirEnd) {
   ASSERT_NE(module, nullptr);
   const auto cfa = [&](std::uint64_t pc) {
     table::TraceRule rule{};
-    EXPECT_TRUE(find_trace_rule(*module, pc, rule));
+    EXPECT_TRUE(CfiRules().find(*module, pc, rule));
     return rule.cfa_offset;
   };
   EXPECT_EQ(cfa(address(wl_rows_begin) | kInstructionBit), 8);
@@ -242,6 +243,28 @@ TEST_F(FastSteps, RowsHoldFromTheirBeginToTheirEnd) {
   EXPECT_EQ(cfa(address(wl_rows_popped) | kInstructionBit), 8);
   EXPECT_EQ(cfa(address(wl_rows_pushed)), 8);
   EXPECT_EQ(cfa(address(wl_rows_popped)), 16);
+}
+
+// What is kept of one module's functions and CIEs does not change what is found of another's.
+TEST_F(FastSteps, RulesDoNotDependOnThoseBefore) {
+  const OwnModule* const modules[] = {OwnModules::find(address(wl_rows_begin)),
+                                      OwnModules::find(reinterpret_cast<std::uint64_t>(&std::fopen))};
+  ASSERT_NE(modules[0], nullptr);
+  ASSERT_NE(modules[1], nullptr);
+  ASSERT_NE(modules[0], modules[1]);
+  CfiRules kept;
+  std::size_t found = 0;
+  for (std::uint64_t i = 0; i < 40'000; ++i) {
+    const OwnModule& module = *modules[i / 3 % 2];
+    const std::uint64_t size = module.object().end - module.object().begin;
+    const std::uint64_t pc = module.object().begin + i * 0x9e3779b1 % size;
+    table::TraceRule rule{}, alone{};
+    const bool has = kept.find(module, pc, rule);
+    ASSERT_EQ(has, CfiRules().find(module, pc, alone)) << std::hex << pc;
+    if (has) EXPECT_EQ(std::memcmp(&rule, &alone, sizeof rule), 0) << std::hex << pc;
+    found += has ? 1 : 0;
+  }
+  EXPECT_GT(found, 5'000u);
 }
 
 // The code says otherwise than its row, and is right; also the second time, when something is kept of it.
