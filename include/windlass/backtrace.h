@@ -95,7 +95,8 @@ struct OwnFunction {
 
 // Prepares fast walks: compiles the unwind information of all modules loaded now into dense tables. Without tables, a
 // pc that is met for the first time costs an evaluation of CFI. With tables it costs a look-up. Also allocates the
-// memory that walks write to at full size, 64 and 40 KiB, for the calling thread too.
+// memory that walks write to at full size, 64 and 40 KiB, for the calling thread too. Then takes a walk, so that a
+// signal handler's first walk meets no page faults of code.
 //
 // For long-running programs that walk often from many places. Takes about 3 bytes a row, and up to a second for the
 // largest programs. Modules that are loaded later work without tables; call this function again to compile them.

@@ -1,4 +1,5 @@
 // Tables made ahead of walks.
+#include <iterator>
 #include <mutex>
 
 #include "base/mapped_file.h"
@@ -33,6 +34,15 @@ void compile(const walk::OwnModule& module) {
   if (table && !table->empty()) module.publish(new walk::PreparedRules(std::move(*table), module.tag()));
 }
 
+// One walk of the kind that follows code, so that a signal handler's first does not wait for pages of code and tables,
+// nor for the dynamic linker to bind functions.
+[[gnu::noinline]] void walk_as_interrupted() {
+  Registers here = capture_registers();
+  here.set_pc(CodeAddress::instruction(here.pc().value()));
+  std::uint64_t pcs[64];
+  (void)backtrace_from(here, pcs, std::size(pcs));
+}
+
 }  // namespace
 
 void prepare() {
@@ -44,6 +54,7 @@ void prepare() {
   });
   walk::RuleCache::prepare();
   walk::WalkRecord::prepare();
+  walk_as_interrupted();
 }
 
 }  // namespace windlass
