@@ -14,7 +14,7 @@ namespace windlass::walk {
 // What a look-up is made by: the pc, and whether it is an instruction (bit 63) or a return address.
 inline constexpr std::uint64_t kInstructionBit = std::uint64_t{1} << 63;
 // The address whose row is meant: a call's is before its return address.
-inline constexpr std::uint64_t lookup_address(std::uint64_t key) {
+constexpr std::uint64_t lookup_address(std::uint64_t key) {
   return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
 }
 
