@@ -73,7 +73,7 @@ target_sources(windlass-static PRIVATE $<TARGET_OBJECTS:windlass_no_stores>)
 target_sources(windlass-static PRIVATE ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_libcurl.cpp
   ${PROJECT_SOURCE_DIR}/src/profiler/transport/no_zstd.cpp)
 set(static_parts "")
-foreach(part windlass_store windlass_spool windlass_transport windlass_agent windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
+foreach(part windlass_store windlass_spool windlass_transport windlass_agent windlass_labels windlass_kernel_side windlass_annotate windlass_import windlass_export windlass_symbols windlass)
   list(APPEND static_parts $<TARGET_FILE:${part}>)
   add_dependencies(windlass-static ${part})
 endforeach()
