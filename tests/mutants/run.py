@@ -12,7 +12,7 @@ reason is an error. What no test could notice stands in equivalent.list, with th
 
 The build that the compiler commands are taken from is ROOT/build/release. Results are kept in results.txt in the build folder as they come: a run
 that was cut off goes on where it was as long as the sources and the seed stay the same.
-Exit status 1: less than PERCENT (50) of the mutants are noticed. The goal is 90.
+Exit status 1: less than PERCENT (60) of the mutants are noticed. The goal is 90.
 77: there is no libclang.
 """
 import argparse
@@ -34,7 +34,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 COPIED = ("CMakeLists.txt", "CMakePresets.json", "VERSION", "LICENSE", "README.md", "CHANGELOG.md", "bench", "bpf", "cmake", "examples", "fuzz", "include", "packaging", "src", "tests")
-GOAL, BOUND = 90, 50  # percent: of 297 over all files 55.9 were noticed, and two standard errors of that are 5.8
+GOAL, BOUND = 90, 60  # percent: of 298 over all files 67.4 were noticed, and two standard errors of that are 5.4
 SURE_OF_TIME = 4  # a test that takes so many times what it takes without a mutant hangs
 ROUNDS = 6  # of compiling: mutants that do not compile are taken out after each
 
