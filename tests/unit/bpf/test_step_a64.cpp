@@ -77,6 +77,81 @@ class Stack {
   }
 };
 
+// Code without a row, instruction by instruction (encodings by GNU's assembler).
+class CodeA64 : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kSp = 0x7000, kFp = 0x7040, kLr = 0x1234;
+  CodeA64() {
+    for (std::uint64_t at = kSp - 64; at < kSp + 128; at += 8) stack.words[at] = at + 0x5000;
+  }
+  static std::uint64_t word(std::uint64_t offset) { return kSp + offset + 0x5000; }
+  // Of the last one.
+  int execute(const std::vector<std::uint32_t>& code) {
+    run = {};
+    run.sp = kSp, run.fp = kFp, run.lr = kLr;
+    run.fp_known = run.lr_known = 1;
+    int status = WL_CODE_ON;
+    for (const std::uint32_t instruction : code) {
+      run.word = instruction;
+      status = wl_code_execute(&stack.unwind->env, &run);
+    }
+    return status;
+  }
+  void expect(const std::vector<std::uint32_t>& code, std::uint64_t sp, std::uint64_t fp, std::uint64_t lr) {
+    SCOPED_TRACE(testing::PrintToString(code));
+    EXPECT_EQ(execute(code), WL_CODE_ON);
+    EXPECT_EQ(run.sp, sp);
+    EXPECT_EQ(run.fp_known ? run.fp : 0, fp);
+    EXPECT_EQ(run.lr_known ? run.lr : 0, lr);
+  }
+
+  Stack stack{(1ULL << 48) - 1};
+  wl_code_run run{};
+};
+
+TEST_F(CodeA64, LoadsAreFromTheirPlaces) {
+  expect({0xa8c17bfd}, kSp + 16, word(0), word(8));  // ldp x29, x30, [sp], #16
+  expect({0xa9417bfd}, kSp, word(16), word(24));     // ldp x29, x30, [sp, #16]
+  expect({0xa8c24ffe}, kSp + 32, kFp, word(0));      // ldp x30, x19, [sp], #32
+  expect({0xa8c17bf3}, kSp + 16, kFp, word(8));      // ldp x19, x30, [sp], #16
+  expect({0xf84107fe}, kSp + 16, kFp, word(0));      // ldr x30, [sp], #16
+  expect({0xf94007fe}, kSp, kFp, word(8));           // ldr x30, [sp, #8]
+  expect({0xf94003fd}, kSp, word(0), kLr);           // ldr x29, [sp]
+  expect({0xacc127e8}, kSp + 32, kFp, kLr);          // ldp q8, q9, [sp], #32
+  EXPECT_EQ(execute({0xf94403fe}), WL_CODE_GIVE_UP) << "ldr x30, [sp, #2048]: cannot be read";
+}
+
+// What has been stored is loaded again, whatever the memory holds by now.
+TEST_F(CodeA64, StoresAreRemembered) {
+  constexpr std::uint32_t kCall = 0x94000000, kMoveFp = 0x910003fd;  // bl; mov x29, sp
+  expect({0xa9bf7bfd}, kSp - 16, kFp, kLr);                          // stp x29, x30, [sp, #-16]!
+  expect({0xa9bf7bfd, kMoveFp}, kSp - 16, kSp - 16, kLr);
+  expect({0xa9bf7bfd, kMoveFp, kCall}, kSp - 16, kSp - 16, 0);
+  expect({0xa9bf7bfd, kMoveFp, kCall, 0xa8c17bfd}, kSp, kFp, kLr);
+  expect({0xf81f0ffe, kCall, 0xf84107fe}, kSp, kFp, kLr);  // str x30, [sp, #-16]!; bl; ldr x30, [sp], #16
+  expect({0xa9bf7bf3, kCall, 0xa8c17bf3}, kSp, kFp, kLr);  // stp x19, x30, [sp, #-16]!; bl; ldp x19, x30, [sp], #16
+  expect({0x6dbf27e8}, kSp - 16, kFp, kLr);                // stp d8, d9, [sp, #-16]!
+}
+
+TEST_F(CodeA64, SumsAndMoves) {
+  expect({0x910083ff}, kSp + 32, kFp, kLr);    // add sp, sp, #32
+  expect({0xd10083ff}, kSp - 32, kFp, kLr);    // sub sp, sp, #32
+  expect({0x914007ff}, kSp + 4096, kFp, kLr);  // add sp, sp, #1, lsl #12
+  expect({0x910043fd}, kSp, kSp + 16, kLr);    // add x29, sp, #16
+  expect({0x910003bf}, kFp, kFp, kLr);         // mov sp, x29
+  expect({0xaa0103fd}, kSp, 0, kLr);           // mov x29, x1
+  expect({0xaa0103fe}, kSp, kFp, 0);           // mov x30, x1
+  EXPECT_EQ(execute({0xaa0103fd, 0x910003bf}), WL_CODE_GIVE_UP) << "sp is what is not known";
+}
+
+TEST_F(CodeA64, Ends) {
+  for (const std::uint32_t code : {0xd65f03c0U, 0xd65f0bffU, 0xd65f0fffU})  // ret, retaa, retab
+    EXPECT_EQ(execute({code}), WL_CODE_RETURNS) << std::hex << code;
+  // br x16; brk #0; udf #0; sub sp, sp, x1; and sp, x9, #-16; ldp w29, w30, [sp], #8
+  for (const std::uint32_t code : {0xd61f0200U, 0xd4200000U, 0U, 0xcb2163ffU, 0x927ced3fU, 0x28c17bfdU})
+    EXPECT_EQ(execute({code}), WL_CODE_GIVE_UP) << std::hex << code;
+}
+
 // The same return address, signed, under 48 and under 52 bits of address: what is above the kernel's bits goes, no
 // more.
 TEST(StepA64, AuthenticationCodesGoByTheMask) {

@@ -65,6 +65,7 @@ TEST(RowsSource, AnswersForAddresses) {
   EXPECT_EQ(source.function_at(kCode + 0x3f)->begin, kCode);
   EXPECT_EQ(source.function_start(kCode + 0x10f), kCode + 0x100);
   EXPECT_FALSE(source.function_at(kCode + 0x40));
+  EXPECT_EQ(source.entry_point(), 0u) << "no program begins in it";
   std::vector<std::uint64_t> begins;
   const auto add = [&](const Function& function) {
     begins.push_back(function.begin);
