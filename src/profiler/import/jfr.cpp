@@ -77,6 +77,7 @@ std::optional<std::uint64_t> unix_time(const std::string& text) {
   // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the end of a std::string
   if (int more = 0; std::sscanf(rest.data(), ":%2u%n", &second, &more) == 1)
     rest.remove_prefix(static_cast<std::size_t>(more));
+  if (hour > 23 || minute > 59 || second > 60) return std::nullopt;
   std::int64_t fraction = 0;
   if (rest.starts_with('.')) {
     std::int64_t digit = 100'000'000;

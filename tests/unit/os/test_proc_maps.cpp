@@ -32,6 +32,16 @@ TEST(ProcMaps, AllThatALineSays) {
   EXPECT_EQ(maps[4].path, "[vsyscall]");
 }
 
+TEST(ProcMaps, AFileIsKnownByDeviceAndInode) {
+  const auto maps = parse_proc_maps("55e0-55f0 r-xp 00001000 08:01 42 /bin/x\n");
+  ASSERT_EQ(maps.size(), 1u);
+  EXPECT_TRUE(maps[0].is_at(0x55e0, {.major = 8, .minor = 1, .inode = 42, .build_id = {}}));
+  EXPECT_FALSE(maps[0].is_at(0x55e1, {.major = 8, .minor = 1, .inode = 42, .build_id = {}}));
+  EXPECT_FALSE(maps[0].is_at(0x55e0, {.major = 9, .minor = 1, .inode = 42, .build_id = {}}));
+  EXPECT_FALSE(maps[0].is_at(0x55e0, {.major = 8, .minor = 2, .inode = 42, .build_id = {}}));
+  EXPECT_FALSE(maps[0].is_at(0x55e0, {.major = 8, .minor = 1, .inode = 43, .build_id = {}}));
+}
+
 TEST(ProcMaps, PathsThatLeadToNoFile) {
   for (const char* path : {"", "//anon", "[heap]", "[vdso]", "[anon:name]", "anon_inode:[perf_event]", "/dev/zero",
                            "/SYSV00000000 (deleted)"}) {

@@ -8,6 +8,14 @@
 namespace windlass::profiler {
 namespace {
 
+TEST(EventSpecs, WhatIsNotCountedHasNoPeriod) {
+  for (const std::string name : {"cpu", "off-cpu", "lock"}) {
+    const auto event = parse_event(name + "@100");
+    ASSERT_FALSE(event.has_value()) << name;
+    EXPECT_EQ(event.error(), name + " is not counted. Way out: " + name + " without @");
+  }
+}
+
 TEST(EventSpecs, PlainOnesAreKnown) {
   for (const std::string& name : plain_events()) {
     const auto event = parse_event(name);

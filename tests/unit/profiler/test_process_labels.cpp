@@ -99,6 +99,15 @@ TEST(ProcessLabels, OfThisProcess) {
   EXPECT_NE(os::read_proc_file("/proc/self/cgroup").find(":" + cgroup + "\n"), std::string::npos) << cgroup;
 }
 
+TEST(ProcessLabels, TheCgroupAloneCanBeChosen) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
+  LabelOptions options = nothing();
+  options.cgroup = true;
+  const Labels labels = ProcessLabels(options).of(static_cast<std::uint32_t>(::getpid()));
+  ASSERT_EQ(labels.size(), 1u);
+  EXPECT_EQ(labels[0].key, "process.linux.cgroup");
+}
+
 TEST(ProcessLabels, OnlyWhatIsChosen) {
   const auto pid = static_cast<std::uint32_t>(::getpid());
   EXPECT_EQ(ProcessLabels(nothing()).of(pid), Labels());

@@ -175,6 +175,19 @@ TEST(SystemProbe, NothingIsWrongWithAPlainMachine) {
     EXPECT_EQ(find(diagnosis.probes, name).state, ProbeState::kOk) << name;
 }
 
+TEST(SystemProbe, ATracepointIsRefusedForPrivilegeOrIsMissing) {
+  const auto refusal = [](const SystemTrials& trials) {
+    return find(judge(good_facts(), trials), "tracepoint sched_process_exec").kind;
+  };
+  SystemTrials trials = good_trials();
+  trials.tracepoints[1].error = EPERM;
+  EXPECT_EQ(refusal(trials), RefusalKind::kPrivilege);
+  trials.tracepoints[1].error = ENOENT;
+  EXPECT_EQ(refusal(trials), RefusalKind::kMissing) << "programs load";
+  trials.program = EPERM;
+  EXPECT_EQ(refusal(trials), RefusalKind::kPrivilege) << "no program loads";
+}
+
 TEST(SystemProbe, EveryRefusalAndLimitHasAWayOut) {
   std::vector<std::pair<SystemFacts, SystemTrials>> systems;
   SystemFacts bare;  // nothing can be read
@@ -412,6 +425,11 @@ TEST(ProgramStats, AreReadFromTheVerifiersLastLines) {
   EXPECT_EQ(stats->stack_depth, "112+64+0");
   EXPECT_FALSE(parse_verifier_stats(""));
   EXPECT_FALSE(parse_verifier_stats("processed many insns"));
+  const auto bare = parse_verifier_stats("processed 12 insns\n");
+  ASSERT_TRUE(bare);
+  EXPECT_EQ(bare->instructions, 12u);
+  EXPECT_EQ(bare->verify_us, 0u) << "not told";
+  EXPECT_EQ(bare->stack_depth, "");
 }
 
 constexpr const char* kRejection =

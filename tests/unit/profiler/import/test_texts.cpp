@@ -347,6 +347,54 @@ TEST(Firefox, CirclesAndRawProfilesAreErrors) {
   EXPECT_EQ(raw.error().code, ErrorCode::kUnsupported);
 }
 
+// As `jfr print --json` writes it.
+std::string jfr_sample(const std::string& type, const std::string& time, const std::string& more = "") {
+  return fmt::format(R"({{"type":"{}","values":{{"startTime":"{}",{}"sampledThread":{{"javaName":"t","osThreadId":7}},)"
+                     R"("stackTrace":{{"truncated":false,"frames":[{{"method":{{"type":{{"name":"a/B"}},"name":"f",)"
+                     R"("hidden":false}},"lineNumber":3}}]}}}}}})",
+                     type, time, more);
+}
+Expected<profile::Profile> read_jfr_events(const std::string& events) {
+  return read_jfr_text(R"({"recording":{"events":[)" + events + "]}}");
+}
+
+TEST(Jfr, CountsSamplesUnlessTheySayWhatTimeTheyStandFor) {
+  const auto counted = read_jfr_events(jfr_sample("jdk.ExecutionSample", "2026-11-28T01:09:32Z"));
+  ASSERT_TRUE(counted) << counted.error().text();
+  EXPECT_EQ(counted->events[0].name, "ExecutionSample");
+  EXPECT_EQ(counted->events[0].unit, "count");
+  EXPECT_EQ(paths_of(*counted), (Paths{"t;a.B.f 1 1"}));
+  const auto timed =
+      read_jfr_events(jfr_sample("jdk.CPUTimeSample", "2026-11-28T01:09:32Z", R"("samplingPeriod":"PT0.01S",)"));
+  ASSERT_TRUE(timed) << timed.error().text();
+  EXPECT_EQ(timed->events[0].name, "cpu");
+  EXPECT_EQ(timed->events[0].unit, profile::Event{}.unit);
+  EXPECT_EQ(timed->events[0].counted, "CPUTimeSample");
+  EXPECT_EQ(paths_of(*timed), (Paths{"t;a.B.f 1 10000000"}));
+}
+
+// `date -d TEXT +%s.%N` gives the same.
+TEST(Jfr, TimesMayHaveAZone) {
+  const std::pair<const char*, std::uint64_t> times[] = {{"1970-01-01T00:00:00Z", 0},
+                                                         {"2026-11-28T01:09:32.629850537Z", 1'795'828'172'629'850'537},
+                                                         {"2026-11-28T01:09:32.5+01:00", 1'795'824'572'500'000'000},
+                                                         {"2026-11-28T01:09:32-03:30", 1'795'840'772'000'000'000},
+                                                         {"2026-11-28T01:09Z", 1'795'828'140'000'000'000},
+                                                         {"2026-11-28T01:09:32+01", 0},  // the rest are no times
+                                                         {"2026-11-28T01:09:32+", 0},
+                                                         {"2026-11-28", 0},
+                                                         {"1969-12-31T23:59:59Z", 0},
+                                                         {"9999-01-01T00:00:00Z", 0},
+                                                         {"2200-01-01T00:00:-1Z", 0},
+                                                         {"2026-11-28T-1:09:32Z", 0},
+                                                         {"", 0}};
+  for (const auto& [text, ns] : times) {
+    const auto read = read_jfr_events(jfr_sample("jdk.ExecutionSample", text));
+    ASSERT_TRUE(read) << read.error().text();
+    EXPECT_EQ(read->start_unix_ns, ns) << text;
+  }
+}
+
 TEST(Formats, AreToldApart) {
   const auto format = [](std::string_view text) {
     return format_of(ByteView(reinterpret_cast<const std::byte*>(text.data()), text.size()));
