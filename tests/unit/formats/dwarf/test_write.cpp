@@ -273,6 +273,26 @@ TEST(DwarfWrite, TheSortedTable) {
   EXPECT_EQ(dwarf::eh_frame_hdr(written, at + (std::uint64_t{1} << 40)).error().code, ErrorCode::kOutOfRange);
 }
 
+// Instructions of x86-64 end anywhere, those of AArch64 at multiples of 4.
+TEST(DwarfAssembly, RowsBeginWithInstructions) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 7};
+  f.ops = {{1, push(3)}};
+  const std::vector<std::byte> code(8, std::byte{0x90});
+  const auto text = dwarf::assembly_of(f, std::span(code).first(7), {.name = "f"});
+  ASSERT_TRUE(text) << text.error().text();
+  EXPECT_NE(text->find(".byte 144\n.cfi_def_cfa_offset 16\n"), std::string::npos) << *text;
+  EXPECT_NE(text->find(".byte 144, 144, 144, 144, 144, 144\n.cfi_endproc\n"), std::string::npos) << *text;
+  const auto short_code = dwarf::assembly_of(f, std::span(code).first(6), {.name = "f"});
+  ASSERT_FALSE(short_code);
+  EXPECT_EQ(short_code.error().code, ErrorCode::kMalformed);
+
+  f.architecture = Architecture::kAArch64;
+  f.ops.clear();
+  ASSERT_FALSE(dwarf::assembly_of(f, std::span(code).first(7), {.name = "f"}));
+  f.code_size = 8;
+  EXPECT_TRUE(dwarf::assembly_of(f, code, {.name = "f"}));
+}
+
 TEST(DwarfWrite, RefusalsLeaveNothingBehind) {
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 8};
   f.ops = {{1, push(3)}};

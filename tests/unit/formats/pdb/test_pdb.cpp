@@ -12,6 +12,8 @@
 #include "base/mapped_file.h"
 #include "formats/image/pe.h"
 #include "formats/pdb/annotations.h"
+#include "formats/pdb/lines.h"
+#include "made_up_pdb.h"
 
 namespace windlass {
 namespace {
@@ -178,6 +180,37 @@ TEST(Pdb, DamagedFiles) {
 }
 
 // Annotations as MSVC and LLVM write them.
+// CV_INLINEE_SOURCE_LINE_SIGNATURE_EX: behind each entry stand the further files of the function.
+TEST(Pdb, InlinedFunctionsOfSeveralFiles) {
+  for (const std::uint32_t signature : {0, 1, 2}) {
+    test::PdbBytes list;
+    test::append(list, signature);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      for (const std::uint32_t value : {0x1000 + i, 24 * i, 10 + i}) test::append(list, value);
+      if (signature != 1) continue;
+      test::append(list, i);  // so many more
+      for (std::uint32_t more = 0; more < i; ++more) test::append(list, 0xaaaa'0000 + more);
+    }
+    if (signature == 1) {  // more files than there are bytes
+      for (const std::uint32_t value : {0x2000U, 1U, 2U, ~0U, 0x2001U, 3U, 4U, 0U}) test::append(list, value);
+    }
+    test::PdbBytes subsections;
+    test::append(subsections, pdb::kInlineeLines);
+    test::append(subsections, static_cast<std::uint32_t>(list.size()));
+    subsections.insert(subsections.end(), list.begin(), list.end());
+    const pdb::ModuleLines lines(view(subsections));
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto line = lines.of_inlinee(0x1000 + i);
+      ASSERT_EQ(line.has_value(), signature < 2) << signature << " " << i;
+      if (!line) continue;
+      EXPECT_EQ(line->file, 24 * i);
+      EXPECT_EQ(line->line, 10 + i);
+    }
+    EXPECT_EQ(lines.of_inlinee(0x2000).has_value(), signature == 1);
+    EXPECT_FALSE(lines.of_inlinee(0x2001)) << "behind a damaged entry";
+  }
+}
+
 TEST(Pdb, AnnotationsOfInlinedCalls) {
   const auto line_at = [](std::vector<std::uint8_t> bytes, std::uint32_t offset) {
     const auto line = pdb::inlined_line(ByteView(std::span<const std::uint8_t>(bytes)), {8, 100}, offset);

@@ -79,6 +79,24 @@ TEST_F(WinArm64Exec, PrologueBodyEpilogue) {
 }
 
 // A call may be the last instruction: the return address is then another function's.
+// The only epilogue ends the function. Its codes are the prologue's without set_fp.
+TEST_F(WinArm64Exec, TheOnlyEpilogueAtTheEnd) {
+  const TestImage made(xdata(0x100, {0xe1, 0x81, 0x24, 0xe4}, {}, 1), {{kCode, kXdata}});
+  struct State {
+    std::uint32_t offset;
+    std::uint64_t sp;
+    Place place;
+  };
+  frame.set(29, kSp);
+  for (const State state : {State{0xf0, 48, Place::kBody}, State{0xf4, 48, Place::kEpilogue},
+                            State{0xf8, 32, Place::kEpilogue}, State{0xfc, 0, Place::kEpilogue}}) {
+    const auto unwound = at(made, kCode + state.offset);
+    ASSERT_TRUE(unwound) << state.offset << " " << unwound.error().text();
+    EXPECT_EQ(unwound->place, state.place) << state.offset;
+    EXPECT_EQ(caller.sp(), kSp + state.sp) << state.offset;
+  }
+}
+
 TEST_F(WinArm64Exec, ReturnAddressesAreLookedUpAtTheirCall) {
   const TestImage made(xdata(0x40, {0x81, 0xe4}), {{kCode, kXdata}, {kCode + 0x40, 1U | 16U << 2}});
   frame.set_pc(CodeAddress::return_address(kBase + kCode + 0x40));

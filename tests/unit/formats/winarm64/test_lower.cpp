@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/known_codes.h"
 #include "formats/winarm64/lower.h"
 #include "support/same_rows.h"
 #include "unit/formats/winarm64/image.h"
@@ -59,6 +60,23 @@ std::string text(const FrameRow& row) {
   out += from.is(RegisterRule::kAtCfa) ? std::to_string(from.offset()) : "lr";
   for (const RegisterEntry entry : row.registers) out += " " + std::to_string(entry.reg);
   return out;
+}
+
+// Codes whose rows are kept are told from all others, whichever byte differs.
+TEST(WinArm64Lower, KeptCodesAreKnownByEachByte) {
+  for (std::size_t size = 1; size <= KnownCodes::kMost; ++size) {
+    std::vector<std::uint8_t> codes(size, 0xe3);  // nop
+    const auto view = [&] { return ByteView(std::span<const std::uint8_t>(codes)); };
+    KnownCodes kept;
+    kept.assign(view());
+    EXPECT_TRUE(kept.is_of(view())) << size;
+    EXPECT_FALSE(kept.is_of(*view().sub(0, size - 1))) << size;
+    for (std::uint8_t& code : codes) {
+      code = 0xe1;  // set_fp
+      EXPECT_FALSE(kept.is_of(view())) << size << " " << (&code - codes.data());
+      code = 0xe3;
+    }
+  }
 }
 
 TEST(WinArm64Lower, RowsOfAFunction) {

@@ -227,6 +227,20 @@ TEST(WinArm64Write, Parts) {
   EXPECT_EQ(whole.error().code, ErrorCode::kLimit);
 }
 
+// Two kilobytes without an op cost a nop each 4 bytes, unless the prologue is cut there. The gap behind is small.
+TEST(WinArm64Write, APrologueIsCutWhereItIsIdle) {
+  const Prologue f =
+      function({{4, Allocate{16}}, {2004, Allocate{32}}, {2012, Allocate{48}}, {2016, Allocate{64}}}, 4000);
+  const auto whole = write(f, {.fragments = Fragments::kNever});
+  const auto cut = write(f, {.fragments = Fragments::kWhenSmaller});
+  ASSERT_TRUE(whole && cut);
+  EXPECT_EQ(whole->entries.size(), 1U);
+  EXPECT_GT(whole->bytes.size(), 500U);
+  ASSERT_GE(cut->entries.size(), 2U);
+  EXPECT_EQ(cut->entries[1].begin, 2000U);
+  EXPECT_LT(cut->bytes.size(), 50U);
+}
+
 // ---- limits -------------------------------------------------------------------------------------------------------
 
 struct Limit {

@@ -174,6 +174,18 @@ TEST_F(RegisteredFiles, JitdumpHasLinesAndUnwindInformationBeforeTheCode) {
   EXPECT_FALSE(reader.next_fde(fde));
 }
 
+// By an executable mapping of it perf learns of the file.
+TEST_F(RegisteredFiles, JitdumpIsMappedAsCode) {
+  const auto registrar = open(Registry::kJitdump);
+  ASSERT_TRUE(registrar->add(std::vector{function(0, "one")}));
+  std::ifstream maps("/proc/self/maps");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(maps, line);)
+    if (line.ends_with(fmt::format("{}/jit-{}.dump", folder_, ::getpid()))) found.push_back(line);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_NE(found[0].find(" r-xp "), std::string::npos) << found[0];
+}
+
 // What is gone from where, and then all code as it is now: by the first alone perf has no unwinding data.
 TEST_F(RegisteredFiles, JitdumpSaysWhatHasMoved) {
   const std::uint64_t begin = reinterpret_cast<std::uint64_t>(code);

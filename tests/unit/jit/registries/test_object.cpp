@@ -188,6 +188,33 @@ TEST(RegisteredObject, LinesToTheEndOfTheFunction) {
             (std::vector<std::string>{"0x70000000 1:30", "0x70000008 2:3", "0x7000000c 1:31", "0x70000020 end"}));
 }
 
+// The unit and its function: DWARF 4, sections 7.5.1.1 and 3.1.
+TEST(RegisteredObject, TheUnitOfAFunctionWithLines) {
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = 32};
+  const std::vector<GeneratedLine> lines = {{.offset = 0, .file = "a.c", .line = 30}};
+  const std::vector<GeneratedFunction> given = {
+      {.address = 0x7000'0000, .size = 32, .name = "f", .prologue = &prologue, .lines = lines}};
+  const auto batch = check_batch(given);
+  ASSERT_TRUE(batch);
+  const DebugLines made = debug_lines_of(*batch);
+  ByteCursor info(ByteView(made.info.data(), made.info.size()));
+  EXPECT_EQ(*info.read<std::uint32_t>(), made.info.size() - 4);
+  EXPECT_EQ(*info.read<std::uint16_t>(), 4U) << "version";
+  EXPECT_EQ(*info.read<std::uint32_t>(), 0U) << "abbreviations";
+  EXPECT_EQ(*info.read<std::uint8_t>(), sizeof(std::uint64_t)) << "size of an address";
+  EXPECT_EQ(*info.uleb(), 1U);
+  EXPECT_EQ(*info.string(), "a.c");
+  EXPECT_EQ(*info.read<std::uint32_t>(), 0U) << "its lines";
+  EXPECT_EQ(*info.read<std::uint64_t>(), 0x7000'0000U);
+  EXPECT_EQ(*info.read<std::uint32_t>(), 32U);
+  EXPECT_EQ(*info.uleb(), 2U);
+  EXPECT_EQ(*info.string(), "f");
+  EXPECT_EQ(*info.read<std::uint64_t>(), 0x7000'0000U);
+  EXPECT_EQ(*info.read<std::uint32_t>(), 32U);
+  EXPECT_EQ(*info.read<std::uint8_t>(), 0U) << "no more children";
+  EXPECT_TRUE(info.at_end());
+}
+
 TEST(RegisteredObject, NoLinesNoDebugInformation) {
   Prologue prologue{.architecture = kOwnArchitecture, .code_size = 32};
   const std::vector<GeneratedFunction> given = {{.address = 0x7000'0000, .size = 32, .prologue = &prologue}};

@@ -1,4 +1,5 @@
 #include "lookup/table/builder.h"
+#include "lookup/table/rule_set.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +35,18 @@ TEST(Layout, Sizes) {
   EXPECT_LE(WL_MAX_PAGES * sizeof(std::uint32_t), WL_CHUNK_SIZE - 8);
   // The largest page, every row an escape, still fits a chunk.
   EXPECT_LE(sizeof(wl_page_head) + 65536 * 2 + 8 + 65536 * sizeof(wl_escape), WL_CHUNK_SIZE);
+}
+
+// Many share a slot.
+TEST(RuleSet, RulesThatDifferInOneHalfAreDifferent) {
+  RuleSet rules;
+  for (int round = 0; round < 2; ++round)
+    for (std::uint32_t i = 1; i <= 20'000; ++i) {
+      ASSERT_EQ(rules.intern(1, i), 2 * i - 1);
+      ASSERT_EQ(rules.intern(i + 1, 0), 2 * i);
+    }
+  EXPECT_EQ(rules.rules().size(), 40'001U);
+  EXPECT_EQ(rules.intern(PackedRule{}), kNoneRule);
 }
 
 TEST(Builder, Empty) {
