@@ -22,10 +22,15 @@ struct PageSample {
   std::size_t node = 0;
   std::map<std::string, std::uint64_t> numbers;  // "process", "event", ...
 };
+struct PageTime {
+  std::size_t thread = 0, sample = 0;
+  std::uint64_t begin = 0, lasted = 0;  // ns
+};
 struct PageData {
   nlohmann::json names;
   std::vector<PageNode> nodes;
   std::vector<PageSample> samples;
+  std::vector<PageTime> times;  // by thread, then by time
 
   // "root;...;leaf" of a node.
   [[nodiscard]] std::string path(std::size_t node) const {
@@ -88,6 +93,14 @@ inline PageData page_data(std::string_view page) {
   for (PageSample& sample : data.samples) sample.node = node += number();
   for (const char* column : {"process", "event", "labels", "end", "certainty", "module", "line", "count", "value"})
     for (PageSample& sample : data.samples) sample.numbers[column] = number();
+  for (std::size_t thread = 0; thread < data.names["threads"].size(); ++thread)
+    data.times.resize(data.times.size() + number(), {.thread = thread});
+  for (std::size_t i = 0; i < data.times.size(); ++i) {
+    const bool follows = i != 0 && data.times[i - 1].thread == data.times[i].thread;
+    data.times[i].begin = number() + (follows ? data.times[i - 1].begin : 0);
+  }
+  for (PageTime& time : data.times) time.sample = number();
+  for (PageTime& time : data.times) time.lasted = number();
   EXPECT_EQ(at, all.size());
   EXPECT_EQ(next, data.names["frames"].size());
   return data;

@@ -144,6 +144,35 @@ TEST(PlainInstruction, ReadsNothingBehindTheCode) {
   }
 }
 
+// Those of Intel's SDM 2B, "NOP", with more prefixes, as assemblers pad with them. Cut ones are none.
+TEST(NopLength, IsOfWholeNopsAlone) {
+  const Bytes nops[] = {{0x90},
+                        {0x66, 0x90},
+                        {0x0f, 0x1f, 0x00},
+                        {0x0f, 0x1f, 0x40, 0x00},
+                        {0x0f, 0x1f, 0x44, 0x00, 0x00},
+                        {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00},
+                        {0x0f, 0x1f, 0x80, 0, 0, 0, 0},
+                        {0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0},
+                        {0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0},
+                        {0x66, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0}};
+  for (const Bytes& nop : nops) {
+    EXPECT_EQ(nop_length(view(nop)), nop.size()) << testing::PrintToString(nop);
+    for (std::size_t size = 0; size < nop.size(); ++size)
+      EXPECT_EQ(nop_length(view(Bytes(nop.begin(), nop.begin() + static_cast<std::ptrdiff_t>(size)))), 0U)
+          << testing::PrintToString(nop) << size;
+    Bytes more = nop;
+    more.insert(more.end(), {0xc3, 0x90, 0x90, 0x90});
+    EXPECT_EQ(nop_length(view(more)), nop.size()) << testing::PrintToString(nop);
+  }
+  const Bytes others[] = {{0xc3, 0x90, 0x90, 0x90},        // ret
+                          {0x66, 0xc3, 0x90, 0x90},        // with a prefix
+                          {0x0f, 0x1f, 0xc0, 0x90, 0x90},  // of a register
+                          {0x0f, 0x1f, 0x48, 0x00, 0x90},  // another one of the group
+                          {0x0f, 0x1e, 0x00, 0x90, 0x90}};
+  for (const Bytes& other : others) EXPECT_EQ(nop_length(view(other)), 0U) << testing::PrintToString(other);
+}
+
 TEST(PlainInstruction, LeavesRspToTheDecoder) {
   EXPECT_EQ(plain_length(view({0x48, 0x89, 0xc4, 0, 0, 0, 0, 0})), 0U);     // mov rsp, rax
   EXPECT_EQ(plain_length(view({0x48, 0x8b, 0x63, 0x08, 0, 0, 0, 0})), 0U);  // mov rsp, [rbx + 8]

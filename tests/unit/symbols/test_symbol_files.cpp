@@ -224,6 +224,20 @@ TEST(SymbolFile, FilesOfVersions1And2AreRead) {
   expect_file_of_outer(kVersion2);
 }
 
+// Names of 12 MB need two blocks, the second of which begins with a number other than 0.
+TEST(SymbolFile, NamesOfSeveralBlocks) {
+  std::map<std::uint64_t, GivenPlace> code;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    const std::string text(60'000, static_cast<char>('a' + i % 26));
+    code[0x1000 + i * 16] = {0x1000 + i * 16,
+                             {{text + std::to_string(i), "/" + text + std::to_string(i), i + 1, i + 2}}};
+  }
+  const std::string bytes = write(code);
+  auto file = wlsym::SymbolFile::parse(view_of(bytes));
+  ASSERT_TRUE(file.has_value()) << file.error().text();
+  for (const auto& [at, place] : code) ASSERT_TRUE(read_at(*file, at) == place) << at;
+}
+
 // An inlined call at many places, deep, with lines that go up and down: what guesses and calls out are for.
 TEST(SymbolFile, DeepCallsAndLinesThatRepeatAreKept) {
   std::map<std::uint64_t, GivenPlace> code;
@@ -244,6 +258,13 @@ TEST(SymbolFile, DeepCallsAndLinesThatRepeatAreKept) {
   auto file = wlsym::SymbolFile::parse(view_of(bytes));
   ASSERT_TRUE(file.has_value()) << file.error().text();
   for (const auto& [at, place] : code) ASSERT_EQ(read_at(*file, at), place) << at;
+}
+
+TEST(SymbolFile, ANewerVersionAndThenMoreDetailTakeTheOthersPlace) {
+  using wlsym::Detail;
+  EXPECT_LT(wlsym::rank_of(1, Detail::kFunctions), wlsym::rank_of(1, Detail::kLines));
+  EXPECT_LT(wlsym::rank_of(1, Detail::kLines), wlsym::rank_of(2, Detail::kFunctions));
+  EXPECT_LT(wlsym::rank_of(2, Detail::kFunctions), wlsym::rank_of(2, Detail::kLines));
 }
 
 TEST(SymbolFile, OtherVersionsAndOtherFilesAreRefused) {

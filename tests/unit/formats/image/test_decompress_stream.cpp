@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "formats/image/decompress.h"
 #include "support/compressed.h"
 #include "support/dump_file.h"
 
@@ -53,6 +54,19 @@ TEST(DecompressStream, WhatWentInComesOut) {
     EXPECT_EQ(*out.size, bytes.size());
     EXPECT_EQ(out.bytes, bytes);
   }
+}
+
+// Memory grows with what comes out: several times here.
+TEST(DecompressSection, IsOfTheSizeThatItSays) {
+  const Bytes bytes = some_bytes(5'000'001);
+  const Bytes packed = compressed(Compression::kZstd, bytes);
+  const auto whole = inflate_zstd(view(packed), bytes.size(), kPlenty);
+  ASSERT_TRUE(whole) << whole.error().text();
+  EXPECT_EQ(*whole, bytes);
+  EXPECT_EQ(inflate_zstd(view(packed), bytes.size() + 1, kPlenty).error().code, ErrorCode::kMalformed);
+  EXPECT_EQ(inflate_zstd(view(packed), bytes.size(), bytes.size() - 1).error().code, ErrorCode::kLimit);
+  const Bytes half(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(packed.size() / 2));
+  EXPECT_EQ(inflate_zstd(view(half), bytes.size(), kPlenty).error().code, ErrorCode::kMalformed);
 }
 
 TEST(DecompressStream, StreamsBehindEachOtherAreOne) {

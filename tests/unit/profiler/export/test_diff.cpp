@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 
+#include "profiler/export/shorten_name.h"
 #include "profiler/export/significance.h"
 
 namespace windlass::exporter {
@@ -352,6 +353,22 @@ TEST_F(DiffOutputs, Report) {
   EXPECT_NE(text.find("… 1 more functions\n"), std::string::npos) << text;
 }
 
+TEST_F(DiffOutputs, ReportFillsTheWidth) {
+  const auto a = profile_of({{std::string(300, 'x'), 100}}), b = profile_of({{std::string(300, 'x'), 200}});
+  for (const unsigned width : {80u, 100u, 120u}) {
+    std::istringstream lines(text_of([&](TextWriter& out) {
+      return write_diff_report(difference(a, b), a, b, out, {.name_a = "a", .name_b = "b", .width = width});
+    }));
+    std::size_t found = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("xxx") == std::string::npos) continue;
+      EXPECT_EQ(columns_of(line), width) << line;
+      ++found;
+    }
+    EXPECT_EQ(found, 1u);
+  }
+}
+
 TEST_F(DiffOutputs, Json) {
   std::istringstream lines(text_of([&](TextWriter& out) { return write_diff_json(found_, a_, b_, out); }));
   std::vector<json> all;
@@ -364,6 +381,7 @@ TEST_F(DiffOutputs, Json) {
   EXPECT_EQ(all[1]["self"]["a"], 1000);
   EXPECT_NEAR(all[1]["self"]["difference"].get<double>(), 1500. / 2710 - 1000. / 2200, 1e-6);
   EXPECT_EQ(all[1]["in"], "both");
+  for (std::size_t at = 1; at < all.size(); ++at) EXPECT_EQ(all[at]["modules"], json::array({"/bin/prog"})) << all[at];
 }
 
 TEST_F(DiffOutputs, Csv) {

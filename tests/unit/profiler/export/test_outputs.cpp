@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "base/shown.h"
 #include "profiler/export/call_tree.h"
@@ -19,6 +20,7 @@
 #include "support/hostile_text.h"
 #include "support/page_data.h"
 #include "support/synthetic_profile.h"
+#include "support/timed_profile.h"
 
 namespace windlass::exporter {
 namespace {
@@ -350,6 +352,34 @@ TEST(Html, HasAllStacks) {
     EXPECT_EQ(found, expected);
     EXPECT_EQ(data.names["lost"], p.lost);
   }
+}
+
+TEST(Html, ThreadsHaveTheirProcessIdAndName) {
+  const auto p = testing::timed_profile();
+  std::set<std::string> expected;
+  for (const profile::Sample& sample : p.samples)
+    if (sample.times != 0) expected.insert(nlohmann::json({sample.tid, p.strings[sample.comm]}).dump());
+  const auto data = test::page_data(page_of(p));
+  std::set<std::string> found;
+  for (const auto& thread : data.names["threads"]) {
+    ASSERT_EQ(thread.size(), 3u) << thread;
+    const std::string process = data.names["processes"].at(thread[0].get<std::size_t>());
+    const auto of_process = [&](const profile::Sample& sample) {
+      return sample.tid == thread[1] && process.find(fmt::format("pid {})", sample.pid)) != std::string::npos;
+    };
+    EXPECT_TRUE(std::ranges::any_of(p.samples, of_process)) << thread << " of " << process;
+    found.insert(nlohmann::json({thread[1], thread[2]}).dump());
+  }
+  EXPECT_EQ(found, expected);
+  ASSERT_EQ(data.times.size(), p.times.size());
+  std::multiset<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> given, read;  // thread, begin, lasted
+  for (const profile::Sample& sample : p.samples)
+    for (const profile::SampleTime& time : times_of(p, sample)) given.insert({sample.tid, time.begin, time.lasted});
+  for (const test::PageTime& time : data.times) {
+    read.insert({data.names["threads"].at(time.thread)[1].get<std::uint32_t>(), time.begin, time.lasted});
+    EXPECT_LT(time.sample, data.samples.size());
+  }
+  EXPECT_EQ(read, given);
 }
 
 TEST(Html, SamplesKnowProcessLineModuleAndEnd) {

@@ -147,6 +147,8 @@ std::vector<profile::Profile> profiles_of_all_forms() {
 TEST(DistinctStacks, AreTheSameInAllForms) {
   for (const profile::Profile& profile : profiles_of_all_forms()) {
     const StackNodes nodes(profile);
+    for (std::size_t at = 0; at < profile.samples.size(); ++at)
+      ASSERT_EQ(nodes.of(profile.samples[at]), nodes.of(at)) << "by itself or by its number";
     DistinctStacks distinct(profile, nodes, shown_by_default(profile));
     distinct.add_all(profile.samples);
     using Key = std::tuple<std::uint32_t, std::uint8_t, Ids>;

@@ -62,6 +62,16 @@ TEST(ClickhouseWire, RowsThatEndEarlyAreNotGood) {
   }
 }
 
+TEST(ClickhouseWire, TheBytesOfAColumnAreThoseThatWereRead) {
+  const std::string bytes = std::string("\x03") + "abc" + "\x02" + "de" + "\x01" + "f";
+  store::RowReader row(bytes);
+  (void)row.text();
+  const std::string_view from = row.rest();
+  EXPECT_EQ(row.since(from), "");
+  (void)row.text();
+  EXPECT_EQ(row.since(from), bytes.substr(4, 3));
+}
+
 class ClickhouseFaults : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -64,6 +64,17 @@ TEST_P(HttpBy, SendsLargeBodiesAndNone) {
   EXPECT_EQ(server.requests()[1].find("Content-Length"), std::string::npos);
 }
 
+TEST_P(HttpBy, ABodyOfNothingHasALength) {
+  FakeServer server({answer_of(200, "", ""), answer_of(200, "", "")});
+  for (const std::string method : {"POST", "PUT"}) {
+    const auto answer = send({.method = method, .url = server.url()});
+    ASSERT_TRUE(answer) << answer.error().text();
+    const std::string request = server.requests().back();
+    EXPECT_TRUE(request.starts_with(method + " / HTTP/1.1\r\n")) << request;
+    EXPECT_NE(request.find("Content-Length: 0\r\n"), std::string::npos) << request;
+  }
+}
+
 TEST_P(HttpBy, EveryStatusIsAnAnswer) {
   FakeServer server({answer_of(429, "Retry-After: 7\r\n", "slow down"), answer_of(503, "", ""),
                      answer_of(302, "Location: http://127.0.0.1:1/\r\n", "")});
