@@ -41,6 +41,9 @@ TEST(OtherStacks, StackOfTheCodeThatAThreadRuns) {
   EXPECT_EQ(u.left_at, kStack + WL_SWITCH_ROOM);
   EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
   EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
+  u.cursor = FakeTarget::cursor(kCode, kStack, kOther - 0x20);
+  u.cursor.valid &= ~(1U << WL_FP);
+  EXPECT_EQ(wl_other_sp(&u, 7), kOther) << "rbp is not known";
   target.write(kScheduler + 0xa8, {0});
   EXPECT_EQ(from(kOther), 7U) << "no process runs";
   target.write(kScheduler + 0xa8, {1});

@@ -192,6 +192,11 @@ TEST(SbclReader, ReadsLispOnceItIsLoaded) {
   EXPECT_TRUE(runtime->is_starting());
   EXPECT_FALSE(runtime->method_at(fake::kFunction));
   memory->put(fake::kVariables, fake::kRoutines);
+  for (const std::uint64_t end : {std::uint64_t{0}, fake::kRoutines}) {
+    memory->put(fake::kVariables + 8, end);
+    EXPECT_TRUE(runtime->is_starting()) << "no routines end at " << end;
+  }
+  memory->put(fake::kVariables + 8, fake::kRoutinesEnd);
   EXPECT_FALSE(runtime->is_starting());
   EXPECT_TRUE(runtime->method_at(fake::kFunction));
 }

@@ -168,6 +168,27 @@ TEST(WinX64V3, WhatIsRefused) {
   EXPECT_STREQ(image.unwind(8, {}).error().what, "epilogue goes on in a parent that there is not: RVA");
 }
 
+// An epilogue of up to 255 bytes has short offsets, a longer one has long offsets; both are read again.
+TEST(WinX64V3, LongEpilogues) {
+  for (const std::uint16_t last : {1, 254, 255, 256, 257, 1000}) {
+    UnwindCode push;
+    push.operation = Operation::kPushNonvol;
+    InfoContent content{.version = 3};
+    content.epilogs_v3 = {{.begin = 16, .last_instruction = last, .codes = {push}}};
+    const auto bytes = encode(content);
+    ASSERT_TRUE(bytes) << bytes.error().text();
+    const auto info = parse_unwind_info(ByteView(bytes->data(), bytes->size()), kXdataRva);
+    ASSERT_TRUE(info) << info.error().text();
+    const auto payload = read_payload_v3(*info);
+    ASSERT_TRUE(payload) << payload.error().text();
+    ASSERT_EQ(payload->epilog_count, 1U) << last;
+    EXPECT_EQ(payload->epilogs[0].last_instruction, last);
+    EXPECT_EQ(payload->epilogs[0].offset, 16);
+    EXPECT_EQ(payload->epilogs[0].large, last > 255);
+    EXPECT_EQ(payload->epilogs[0].ip_offsets.size(), last > 255 ? 2U : 1U);
+  }
+}
+
 TEST(WinX64V3, LimitsOfTheBytes) {
   const auto why = [](const InfoContent& content) {
     const auto bytes = encode(content);

@@ -8,6 +8,7 @@
 
 #include "fake_server.h"
 #include "profiler/transport/otlp_batch.h"
+#include "profiler/transport/otlp_request.h"
 
 namespace windlass::transport {
 namespace {
@@ -106,6 +107,19 @@ TEST(OtlpBatches, ARefusalIsOfAllThatIsLeft) {
 TEST(OtlpBatches, WhatIsDroppedIsCountedInSamples) {
   Sending sending({answer(413), answer(200), answer(400)});
   EXPECT_EQ(sending.batches.send(7, letters(4, 5000), {.resource = {}, .id = {}, .scales = {4}}).dropped, 3u);
+}
+
+// A request without samples still says what would be counted, and which machine it is of.
+TEST(OtlpRequest, OnlyTheFirstEventNeedsNoSamples) {
+  profile::Profile made = letters(2, 10);
+  made.events.push_back({.name = "page-faults", .unit = "count", .counted = "page-faults"});
+  const auto has = [&](const char* text) { return otlp_request(made, {}).find(text) != std::string::npos; };
+  EXPECT_FALSE(has("page-faults"));
+  made.samples[1].event = 1;
+  EXPECT_TRUE(has("page-faults"));
+  made.samples.clear();
+  EXPECT_TRUE(has("nanoseconds"));
+  EXPECT_FALSE(has("page-faults"));
 }
 
 TEST(OtlpBatches, AnErrorNamesHostAndPort) {
