@@ -314,7 +314,7 @@ TEST_F(StaticRoot, RunsInAContainerOfNothingElse) {
   EXPECT_EQ(version.status, 0) << version.output;
   EXPECT_TRUE(contains(version.output, "one static file")) << version.output;
   const CommandResult recorded =
-      run(in_it + "record -F 997 -o /out/p.pb.gz -- /windlass rows /windlass 2>&1 > /dev/null");
+      run(in_it + "record -F 4999 -o /out/p.pb.gz -- /windlass rows /windlass 2>&1 > /dev/null");
   EXPECT_EQ(recorded.status, 0) << recorded.output;
   EXPECT_GE(count(folder_ / "out/p.pb.gz").all, 5u) << recorded.output;
   EXPECT_EQ(run(in_it + "report /out/p.pb.gz").status, 0);

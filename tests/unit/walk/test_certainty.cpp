@@ -368,6 +368,30 @@ TEST_F(Certainty, TheFirstTwoInstructionsOfAFunctionWithAFrame) {
   EXPECT_EQ(walk(1, kStack - 8, kMarked), FrameCertainty::kChecked);
 }
 
+// As JavaScriptCore's thunks do: the return address is moved into the caller's frame, and put back for the return. The
+// way out is a jump then, but the call goes to an address that the instruction before it says.
+TEST_F(Certainty, ACallThroughARegisterThatWasJustSet) {
+  put(kFunction, {0x58, 0x48, 0x89, 0x04, 0x24,                // pop rax; mov [rsp], rax
+                  0xff, 0xd2,                                  // call rdx
+                  0x4c, 0x8b, 0x14, 0x24, 0x41, 0x52, 0xc3});  // mov r10, [rsp]; push r10; ret
+  word(kStack, kCaller);
+  const auto certainty = [&](Code load, const Code& call, std::size_t bytes, std::uint64_t target) {
+    for (std::size_t i = 0; i < bytes; ++i) load.push_back(static_cast<std::uint8_t>(target >> 8 * i));
+    load.insert(load.end(), call.begin(), call.end());
+    put(kCaller - 16, Code(16, 0x90));
+    put(kCaller - load.size(), load);
+    return walk(7, kStack, kMarked);
+  };
+  const Code call_r11 = {0x41, 0xff, 0xd3}, call_rax = {0xff, 0xd0};
+  EXPECT_EQ(certainty({}, call_r11, 0, 0), FrameCertainty::kGuessed);
+  EXPECT_EQ(certainty({0x49, 0xbb}, call_r11, 8, kFunction), FrameCertainty::kChecked);
+  EXPECT_EQ(certainty({0x49, 0xbb}, call_r11, 8, kFunction + 0x80), FrameCertainty::kGuessed);
+  EXPECT_EQ(certainty({0x41, 0xbb}, call_r11, 4, kFunction), FrameCertainty::kChecked);
+  EXPECT_EQ(certainty({0x48, 0xb8}, call_rax, 8, kFunction), FrameCertainty::kChecked);
+  EXPECT_EQ(certainty({0xb8}, call_rax, 4, kFunction), FrameCertainty::kChecked);
+  EXPECT_EQ(certainty({0x48, 0xb9}, call_rax, 8, kFunction), FrameCertainty::kGuessed);  // rcx is set
+}
+
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
   put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
