@@ -62,7 +62,7 @@ Expected<std::uint64_t> read_extended(ByteCursor& cursor) {
   const std::uint8_t direct = encoding & static_cast<std::uint8_t>(~DW_EH_PE_indirect);
   const bool pcrel = direct == (DW_EH_PE_pcrel | DW_EH_PE_sdata4);
   if ((pcrel || direct == DW_EH_PE_udata4) && section.bytes.size() >= 4 && position <= section.bytes.size() - 4) {
-    const std::uint32_t stored = load<std::uint32_t>(section.bytes.u8() + position);
+    const auto stored = load<std::uint32_t>(section.bytes.u8() + position);
     const auto distance = static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(stored)});
     const std::uint64_t value = pcrel ? section.address + position + distance : stored;
     position += 4;
