@@ -35,10 +35,11 @@ class LeftFrames {
     std::uint64_t module = 0;
     std::uint64_t room = 0;    // from sp to the return address; 0: not known
     std::uint32_t looked = 0;  // how often for nothing
-    // A module that is of another language is searched twice, and then every 64th time.
+    // A module that is of another language is searched less and less often: 8 times, 14 times in the next 56, and then
+    // every 64th time.
     [[nodiscard]] bool may_look() {
       ++looked;
-      return looked <= 2 || looked % 64 == 0;
+      return looked <= 8 || looked % (looked <= 64 ? 4 : 64) == 0;
     }
   };
   [[nodiscard]] Of& of(std::uint64_t module) {
