@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "os/write_all.h"
+
 namespace windlass::os {
 namespace {
 
@@ -25,16 +27,6 @@ Descriptor make_unfinished(int folder, std::string& name) {
     if (file || errno != EEXIST) return file;
   }
   return {};
-}
-
-int write_all(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = ::write(file, content.data(), content.size());
-    if (count > 0) content.remove_prefix(static_cast<std::size_t>(count));
-    if (count > 0 || (count < 0 && errno == EINTR)) continue;
-    return count < 0 ? errno : ENOSPC;
-  }
-  return 0;
 }
 
 }  // namespace
@@ -83,7 +75,7 @@ int write_whole(int folder, const std::string& name, std::span<const std::string
   if (!file) return errno;
   int error = 0;
   for (const std::string_view part : parts)
-    if (error == 0) error = write_all(file.get(), part);
+    if (error == 0 && !write_all(file.get(), part)) error = errno;
   if (error == 0 &&
       (::fchmod(file.get(), mode) != 0 || ::renameat(folder, unfinished.c_str(), folder, name.c_str()) != 0))
     error = errno;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "os/write_all.h"
+
 namespace windlass::profiler {
 namespace {
 
@@ -23,15 +25,6 @@ std::set<std::string, std::less<>> struct_names(const btf& types) {
     if (!name.empty()) names.emplace(name.substr(0, name.find("___")));
   }
   return names;
-}
-
-bool write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return true;
 }
 
 }  // namespace
@@ -49,7 +42,9 @@ ProgramTypes::~ProgramTypes() {
 void ProgramTypes::write(const btf& of_programs, const KernelTypes* kernel) {
   if (file_ < 0 || kernel == nullptr) return;
   const auto some = kernel->only(struct_names(of_programs));
-  (void)write_all(file_, some ? *some : kernel->bytes());  // a file that is not whole is an error of libbpf's
+  const std::span<const std::byte> bytes = some ? *some : kernel->bytes();
+  // A file that is not whole is an error of libbpf's.
+  (void)os::write_all(file_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace windlass::profiler

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "os/descriptor.h"
+#include "os/write_all.h"
 #include "profiler/store/content_hash.h"
 
 namespace windlass::spool {
@@ -44,17 +45,6 @@ std::optional<std::uint64_t> sequence_of(std::string_view name) {
   return sequence;
 }
 
-// The whole of it, or nothing and errno.
-bool write_all(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t wrote = ::write(file, bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(wrote));
-  }
-  return true;
-}
-
 // Up to `size` bytes; nothing: errno says why.
 std::optional<std::string> read_up_to(int file, std::size_t size) {
   std::string bytes(size, '\0');
@@ -75,7 +65,7 @@ bool write_whole(int folder, const std::string& name, std::initializer_list<std:
   const std::string unfinished = name + std::string(kUnfinished);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
   const os::Descriptor file(::openat(folder, unfinished.c_str(), kFlags, 0600));
-  const auto write_part = [&](std::string_view part) { return write_all(file.get(), part); };
+  const auto write_part = [&](std::string_view part) { return os::write_all(file.get(), part); };
   if (file && std::ranges::all_of(parts, write_part) && ::fsync(file.get()) == 0 &&
       ::renameat(folder, unfinished.c_str(), folder, name.c_str()) == 0) {
     if (::fsync(folder) == 0) return true;

@@ -8,6 +8,7 @@
 
 #include "os/child_program.h"
 #include "os/descriptor.h"
+#include "os/write_all.h"
 #include "profiler/transport/http_parts.h"
 
 namespace windlass::transport {
@@ -51,13 +52,8 @@ std::string options_of(const HttpRequest& request) {
 // A file in memory, at its begin; none if there is no room.
 os::Descriptor file_of(const char* name, std::string_view text) {
   os::Descriptor file(::memfd_create(name, MFD_CLOEXEC));
-  std::size_t written = 0;
-  while (file && written < text.size()) {
-    const ssize_t some = ::write(file.get(), text.data() + written, text.size() - written);
-    if (some < 0 && errno != EINTR) return {};
-    if (some > 0) written += static_cast<std::size_t>(some);
-  }
-  if (file) ::lseek(file.get(), 0, SEEK_SET);
+  if (!file || !os::write_all(file.get(), text)) return {};
+  ::lseek(file.get(), 0, SEEK_SET);
   return file;
 }
 
