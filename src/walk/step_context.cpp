@@ -105,6 +105,13 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
 
 namespace {
 
+// Is the frame record at `at` where a caller's frame pointer and pc were saved?
+bool are_in_record(const SavedLocations& saved, const Registers& caller, std::uint64_t at) {
+  const Architecture architecture = caller.architecture();
+  return saved.at(caller, Registers::fp_number(architecture)) == at &&
+         saved.at(caller, Registers::pc_number(architecture)) == at + Registers::word_size(architecture);
+}
+
 // Has the frame pointer led to the caller, whose own one lies above it or is 0, the mark of the outermost frame?
 bool by_frame_record(const StepContext& context, const Step& step) {
   const Registers& callee = context.frame.registers;
@@ -114,9 +121,7 @@ bool by_frame_record(const StepContext& context, const Step& step) {
   if (!callee.has(fp) || !caller.has(fp) || callee.get(fp) < context.lowest()) return false;
   const std::uint64_t at = callee.get(fp), next = caller.get(fp);
   const bool goes_up = next > at && next - at <= kMaxFrameSize && is_stack_address(architecture, next);
-  return step.saved.at(caller, fp) == at &&
-         step.saved.at(caller, Registers::pc_number(architecture)) == at + Registers::word_size(architecture) &&
-         (next == 0 || goes_up);
+  return are_in_record(step.saved, caller, at) && (next == 0 || goes_up);
 }
 
 // A frame pointer of 0 marks the outermost frame (psABI 3.4.1). In code without unwind information, to which a frame
@@ -129,8 +134,7 @@ bool is_end_of_chain(const StepContext& context) {
   return frame.pc().is_return_address() &&
          (frame.certainty == FrameCertainty::kChained || frame.origin == FrameOrigin::kFramePointer) &&
          registers.has(fp) && registers.get(fp) == 0 && saved_at != 0 &&
-         frame.saved.at(registers, Registers::pc_number(registers.architecture())) ==
-             saved_at + Registers::word_size(registers.architecture());
+         are_in_record(frame.saved, registers, saved_at);
 }
 
 // Does the way in from the call lead to the caller? It knows nothing of arguments that the function takes off: where
@@ -147,10 +151,7 @@ bool is_way_in(const StepContext& context, const FrameRow& way_in, Step& step) {
   if (in.caller.has(fp) && step.caller.has(fp) && in.caller.get(fp) != step.caller.get(fp)) return false;
   if (!step.caller.has_sp() && same_place) return true;
   if (step.caller.has_sp() && in.caller.sp() == step.caller.sp()) return true;
-  const auto by_record = [&](const Step& found) {
-    return found.saved.at(found.caller, fp) == callee.get(fp) &&
-           found.saved.at(found.caller, pc) == callee.get(fp) + Registers::word_size(callee.architecture());
-  };
+  const auto by_record = [&](const Step& found) { return are_in_record(found.saved, found.caller, callee.get(fp)); };
   if (!callee.has(fp) || !by_record(in) || !by_record(step)) return false;
   step.caller.forget(Registers::sp_number(callee.architecture()));
   return true;
