@@ -310,7 +310,6 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
 // The simple rule of a return address that is not in the cache, in a module that stays: most of new functions.
 [[gnu::noinline, gnu::hot]] bool FastWalk::find_simple(std::uint64_t key, PackedStep& step) {
   const std::uint64_t address = lookup_address(key);
-  if ((key & kInstructionBit) != 0) return false;
   if (module_ == nullptr || !module_->stays_at(address)) {
     module_ = OwnModules::find(address);
     if (module_ == nullptr || !module_->stays_at(address)) return false;
@@ -323,9 +322,11 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   return find_new_rule(key, rule) && PackedStep::pack(rule, false, OwnModule::kNeverUnloaded, step);
 }
 
-// Takes at most `steps` steps by the simple rules of modules that stay, with the state in registers. Nearly all frames
-// of a changed stack are of this kind. find_caller() would give the same frames. Returns the new count.
+// Takes at most `steps` steps from a return address by the simple rules of modules that stay, with the state in
+// registers. Nearly all frames of a changed stack are of this kind. find_caller() would give the same frames. Returns
+// the new count.
 [[gnu::hot]] std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
+  if ((state_.key & kInstructionBit) != 0) return count;
   const std::size_t room = record_->room(old_);
   if (steps > room) steps = room;
   RecordedFrame* const begin = record_->fresh();
@@ -338,7 +339,7 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   std::uint64_t* out = pcs + count;
   for (const std::uint64_t* const end = out + steps; out != end;) {
     PackedStep rule;
-    const bool known = rules.find(frame.key, rule);
+    const bool known = rules.find_return(frame.key, rule);
     if (!known && !find_simple(frame.key, rule)) [[unlikely]]
       break;
     if (!rule.is(PackedStep::kFromSp, OwnModule::kNeverUnloaded) &&

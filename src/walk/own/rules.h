@@ -75,7 +75,15 @@ class RuleCache {
   class View {
    public:
     [[nodiscard]] WINDLASS_READS_STACKS bool find(std::uint64_t key, PackedStep& step) const {
-      const Set& set = set_of(key, sets_, mask_);
+      return find_in(set_of(key, sets_, mask_), key, step);
+    }
+    // The same of a return address.
+    [[nodiscard]] WINDLASS_READS_STACKS bool find_return(std::uint64_t key, PackedStep& step) const {
+      return find_in(set_of_return(key, sets_, mask_), key, step);
+    }
+
+   private:
+    [[nodiscard]] WINDLASS_READS_STACKS static bool find_in(const Set& set, std::uint64_t key, PackedStep& step) {
       std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
       if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
         word = set.way[1].rule.load(std::memory_order_relaxed);
@@ -86,7 +94,6 @@ class RuleCache {
       return true;
     }
 
-   private:
     Set* sets_ = table_.sets;
     std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
   };
@@ -115,10 +122,18 @@ class RuleCache {
   struct alignas(32) Set {
     Way way[2];
   };
-  // By an offset in bytes, which takes three operations: a walk waits for each.
-  [[nodiscard]] static Set& set_of(std::uint64_t key, Set* sets, std::size_t mask) {
-    const std::size_t offset = (key << 2 ^ key >> 5) & mask;
+  [[nodiscard]] static Set& set_at(std::size_t offset, Set* sets) {
     return *reinterpret_cast<Set*>(reinterpret_cast<std::byte*>(sets) + offset);
+  }
+  // By an offset in bytes, which takes three operations: a walk waits for each. Two return addresses are 2 bytes apart
+  // at least, and mostly 5 or more: a set serves 8 bytes of code.
+  [[nodiscard]] static Set& set_of_return(std::uint64_t key, Set* sets, std::size_t mask) {
+    return set_at((key << 2 ^ key >> 5) & mask, sets);
+  }
+  // Interrupted instructions may be any, three in 4 bytes: each has a set of its own.
+  [[nodiscard]] static Set& set_of(std::uint64_t key, Set* sets, std::size_t mask) {
+    if ((key & kInstructionBit) == 0) return set_of_return(key, sets, mask);
+    return set_at((key << 5 ^ key >> 2) & mask, sets);
   }
   static constexpr std::size_t mask_of(std::size_t sets) { return (sets - 1) * sizeof(Set); }
   // So that keys and rules that differ in few bits do not make up for each other. Never a key for the empty entry: 0.

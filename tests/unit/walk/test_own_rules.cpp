@@ -157,6 +157,28 @@ TEST(OwnRules, ACacheWhoseSecondWaysAreInUseGrowsBeforeAWalk) {
   EXPECT_FALSE(RuleCache::View().find(kOther, it));
 }
 
+// A profiler's signal comes at any instruction, and the walk of each is dear if its rule is lost.
+TEST(OwnRules, NeighbouringInstructionsDoNotReplaceEachOther) {
+  constexpr std::uint64_t kCode = kInstructionBit | 0x7100'0000;
+  for (std::uint64_t i = 0; i < 64; ++i)
+    RuleCache::insert(kCode + i, PackedStep::other(PackedStep::kPalette, 0, i + 1));
+  PackedStep it;
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    ASSERT_TRUE(RuleCache::View().find(kCode + i, it)) << i;
+    EXPECT_EQ(it.index(), i + 1);
+  }
+}
+
+TEST(OwnRules, AReturnAddressIsFoundByBothLookUps) {
+  PackedStep by_any, by_return;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    insert(900 + i);
+    ASSERT_TRUE(RuleCache::View().find(key(900 + i), by_any));
+    ASSERT_TRUE(RuleCache::View().find_return(key(900 + i), by_return));
+    EXPECT_EQ(by_any.word(), by_return.word());
+  }
+}
+
 // Two rules of a set are both found. The third replaces the older one. The cache grows with its contents.
 TEST(OwnRules, TheCacheKeepsTheNewerOfEachSetAndGrows) {
   const auto step = [](std::uint64_t i) { return PackedStep::other(PackedStep::kPalette, 0, i); };
