@@ -27,7 +27,8 @@
   X(CHAINED, "chained")                                        \
   X(NO_TIME, "no time was left to unwind it")                  \
   X(SILENT, "memory or a file of the process does not answer") \
-  X(NO_CODE, "its code could not be read")
+  X(NO_CODE, "its code could not be read")                     \
+  X(NO_ROOM, "no room was left in the profile")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

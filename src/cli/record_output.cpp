@@ -60,7 +60,8 @@ void ProgressLine::show(const profiler::RecordingProgress& progress) {
   if (!terminal_ && progress.seconds < next_plain_) return;
   const std::string line =
       fmt::format("{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, grouped(progress.samples),
-                  percent(progress.complete, progress.samples), grouped(progress.lost));
+                  percent(progress.complete, progress.samples), grouped(progress.lost)) +
+      (progress.has_cut ? "  no room for more stacks" : "");
   if (terminal_) return note(line);
   say("windlass: {}\n", line);
   while (next_plain_ <= progress.seconds) next_plain_ += kPlainInterval;
@@ -262,6 +263,14 @@ static void print_lost(const profiler::Recorder& recorder, const profile::Profil
       "kernel.perf_event_mlock_kb=4096\n");
 }
 
+static void print_cut(std::uint64_t samples, std::uint64_t total) {
+  if (samples == 0) return;
+  say("  {} of {} samples have their innermost function alone: there were too many different stacks. Way out: a "
+      "shorter "
+      "recording, or a lower -F\n",
+      grouped(samples), grouped(total));
+}
+
 static void print_refused_sampler(const profiler::Recorder& recorder) {
   if (const int refusal = recorder.kernel_stats().sampler_refusal; refusal != 0)
     say("  the agent has unwound all samples, as the kernel refused the program that does ({}). Way out: windlass "
@@ -301,6 +310,7 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   print_allocations(recorder, profile);
   print_times(recorder, profile);
   print_lost(recorder, profile);
+  print_cut(truncated[WL_END_NO_ROOM], total);
   print_refused_sampler(recorder);
   print_missing_labels(recorder);
   print_certainty(profile);

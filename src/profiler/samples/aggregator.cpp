@@ -1,6 +1,7 @@
 #include "profiler/samples/aggregator.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -111,27 +112,41 @@ std::uint32_t Aggregator::origin(const Origin& origin) {
   return number;
 }
 
+// `frames`: their locations, or kNone for want of room.
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
   std::optional<std::uint32_t> at = StackTree::kEmpty;
-  for (std::size_t i = frames.size(); i > 0 && at; --i) at = stacks_.push(*at, frames[i - 1], bounds_.frames);
+  for (std::size_t i = frames.size(); i > 0 && at; --i)
+    at = frames[i - 1] != profile::kNone ? stacks_.push(*at, frames[i - 1], bounds_.frames) : std::nullopt;
   if (at) {
     const Origin whose{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
     const SampleKey key{*at, origin(whose), stack.end, stack.certainty};
-    if (const auto stored = store(key, frames.size(), frames.empty())) return *stored;
+    if (const auto stored = store(key, frames.size(), bounds_)) return *stored;
   }
-  StackRecord bare;  // its count, at least, without the stack
-  bare.event = stack.event;
-  bare.end = stack.end;
-  bare.certainty = stack.certainty;
-  return find_or_store(bare, {});
+  return store_alone(stack, frames);
 }
 
-// Nothing if there is no room. `always`: there is.
-std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t frames, bool always) {
+// There is no room for the stack.
+std::size_t Aggregator::store_alone(const StackRecord& stack, std::span<const std::uint32_t> frames) {
+  has_cut_ = true;
+  Bounds more = bounds_;
+  for (std::size_t* bound : {&more.frames, &more.samples, &more.sample_frames}) *bound += bounds_.alone;
+  if (!frames.empty() && frames.front() != profile::kNone) {
+    if (const auto at = stacks_.push(StackTree::kEmpty, frames.front(), more.frames)) {
+      const Origin whose{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
+      if (const auto stored = store({*at, origin(whose), WL_END_NO_ROOM, stack.certainty}, 1, more)) return *stored;
+    }
+  }
+  // Its count, at least: one sample for each event.
+  more.samples = std::numeric_limits<std::size_t>::max();
+  const Origin nobody{.tgid = 0, .tid = 0, .comm = comm({}), .event = stack.event, .reason = 0, .labels = 0};
+  return *store({StackTree::kEmpty, origin(nobody), WL_END_NO_ROOM, WL_DESCRIBED}, 0, more);
+}
+
+// Nothing if there is no room.
+std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t frames, const Bounds& bounds) {
   const auto known = sample_numbers_.find(key.hash(), [&](std::uint32_t i) { return samples_[i].key == key; });
   if (known) return known;
-  if (!always && (samples_.size() >= bounds_.samples || sample_frames_ + frames > bounds_.sample_frames))
-    return std::nullopt;
+  if (samples_.size() >= bounds.samples || sample_frames_ + frames > bounds.sample_frames) return std::nullopt;
   sample_frames_ += frames;
   const auto number = static_cast<std::uint32_t>(samples_.size());
   samples_.push_back({0, key});
@@ -141,9 +156,7 @@ std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t
 
 std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::uint64_t count) {
   scratch_.clear();
-  const auto keep = [&](std::uint32_t number) {
-    if (number != profile::kNone) scratch_.push_back(number);
-  };
+  const auto keep = [&](std::uint32_t number) { scratch_.push_back(number); };
   // The innermost kernel frame is the interrupted instruction, the others are return addresses.
   for (std::size_t i = 0; i < stack.kernel.size(); ++i)
     keep(location(use_of(ModuleUse::Kind::kKernel, 0), stack.kernel[i] - (i == 0 ? 0 : 1)));
@@ -225,7 +238,7 @@ std::optional<std::uint32_t> Aggregator::join(const Woken& woken) {
     if (frames[i - 1] != profile::kNone) at = stacks_.push(*at, frames[i - 1], bounds_.frames);
   if (!at) return counted_[*wait].sample;
   key.stack = *at;
-  return store(key, depth, false).value_or(counted_[*wait].sample);
+  return store(key, depth, bounds_).value_or(counted_[*wait].sample);
 }
 
 std::string Aggregator::waker_text(std::uint64_t address) const {
@@ -313,7 +326,7 @@ std::optional<std::uint32_t> Aggregator::copy_sample(const Aggregator& from, std
   if (whose.comm != kNoComm) whose.comm = comm(from.strings_[whose.comm]);
   if (whose.labels != 0) whose.labels = anew.labels(whose.labels);
   key.origin = origin(whose);
-  return store(key, frames.size(), frames.empty());
+  return store(key, frames.size(), bounds_);
 }
 
 void Aggregator::forget(std::vector<wl_count>& told, const Renumber& labels, const Renumber& names) {

@@ -1,8 +1,9 @@
 // Sampled stacks -> Profile: equal stacks are one sample, equal code addresses one location.
 //
 // Bounds: of frames of distinct stacks, of which stacks share those of their callers (up to 256 MB), of distinct
-// samples, code addresses and command names. What no longer fits is counted in a sample without frames, so that no
-// sample is lost. All bounds begin anew with forget().
+// samples, code addresses and command names. A stack that no longer fits ends as WL_END_NO_ROOM, with its innermost
+// frame alone. When there is no room for that either, the sample has no frame and no process. So no sample is lost. All
+// bounds begin anew with forget().
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,9 @@ class Aggregator {
     // Of all samples together, as a profile has them: each with its own copy.
     std::size_t sample_frames = std::size_t{64} << 20;
     std::size_t locations = std::size_t{8} << 20;
-    std::size_t strings = 65535;            // at most
-    std::size_t anonymous_modules = 16384;  // one a process; later processes share one
+    std::size_t alone = std::size_t{64} << 10;  // samples more that keep their innermost frame alone
+    std::size_t strings = 65535;                // at most
+    std::size_t anonymous_modules = 16384;      // one a process; later processes share one
   };
   Aggregator() = default;
   explicit Aggregator(const Bounds& bounds) : bounds_(bounds) {}
@@ -89,7 +91,8 @@ class Aggregator {
   };
   // How much of each of the bounds is used.
   [[nodiscard]] std::vector<Use> uses() const;
-  [[nodiscard]] bool is_half_full() const;  // one of the bounds
+  [[nodiscard]] bool is_half_full() const;                 // one of the bounds
+  [[nodiscard]] bool has_cut() const { return has_cut_; }  // Has a stack ended as WL_END_NO_ROOM?
   // The number of the sample that the key means now.
   [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const {
     const auto known = number_of(key);
@@ -193,6 +196,7 @@ class Aggregator {
   std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);
   std::uint16_t comm(std::string_view text);
   std::size_t find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames);
+  std::size_t store_alone(const StackRecord& stack, std::span<const std::uint32_t> frames);
   // In counted_.
   [[nodiscard]] std::optional<std::uint32_t> number_of(const wl_stack_key& key) const;
   static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
@@ -204,7 +208,7 @@ class Aggregator {
   [[nodiscard]] std::uint32_t copy_location(const Aggregator& from, std::uint32_t number, const Renumbering& anew);
   [[nodiscard]] std::optional<std::uint32_t> copy_sample(const Aggregator& from, std::uint32_t number,
                                                          const Renumbering& anew);
-  [[nodiscard]] std::optional<std::uint32_t> store(const SampleKey& key, std::size_t frames, bool always);
+  [[nodiscard]] std::optional<std::uint32_t> store(const SampleKey& key, std::size_t frames, const Bounds& bounds);
   [[nodiscard]] std::optional<std::uint32_t> join(const Woken& woken);
   [[nodiscard]] std::string waker_text(std::uint64_t address) const;
   [[nodiscard]] std::vector<wl_count> totals(const Counts& counts, std::uint64_t& unknown) const;
@@ -228,6 +232,7 @@ class Aggregator {
   std::vector<std::string> strings_;
   std::unordered_map<std::string, std::uint16_t> string_numbers_;
   std::vector<std::uint32_t> scratch_;
+  bool has_cut_ = false;
 };
 
 }  // namespace windlass::profiler

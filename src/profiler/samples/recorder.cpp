@@ -317,6 +317,7 @@ RecordingProgress Recorder::progress() {
   // Raw samples are in the kernel side's ends with what made it give up, never as complete.
   progress.complete = stats.ends[WL_END_COMPLETE] + stats.ends[WL_END_KERNEL_ONLY] + intake_->raw_ends(WL_END_COMPLETE);
   progress.complete = std::min(progress.complete, progress.samples);
+  progress.has_cut = aggregator_.has_cut();
   return progress;
 }
 

@@ -70,6 +70,7 @@ struct RecorderOptions {
 struct RecordingProgress {
   double seconds = 0;
   std::uint64_t samples = 0, complete = 0, lost = 0, raw = 0;
+  bool has_cut = false;  // There was no room for a stack: Aggregator::has_cut().
 };
 
 class Recorder {

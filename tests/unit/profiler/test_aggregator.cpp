@@ -344,6 +344,65 @@ TEST_F(AggregatorTest, TruncationsNameTheOutermostModule) {
   EXPECT_EQ(where[1].in, Aggregator::TruncatedIn::kGenerated);
 }
 
+// What a profile has of stacks of three frames, the outermost of which is shared, under bounds.
+class FullProfile : public AggregatorTest {
+ protected:
+  void add_stacks(const Aggregator::Bounds& bounds, std::uint64_t stacks) {
+    aggregator = Aggregator(bounds);
+    for (std::uint64_t i = 0; i < stacks; ++i) {
+      const std::uint64_t user[] = {(0x10000 + i) | WL_FRAME_EXACT, 0x18001 + i, 0x17001};
+      EXPECT_EQ(aggregator.has_cut(), cut_ != 0);
+      aggregator.add(stack(user), &maps, 1);
+      cut_ += aggregator.has_cut() ? 1 : 0;
+    }
+    profile_ = aggregator.build(kNoCounts, unknown, kNamed);
+    for (const profile::Sample& sample : profile_.samples) {
+      counted_ += sample.count;
+      if (sample.locations.size() == 3 && sample.end == WL_END_COMPLETE) whole_ += sample.count;
+      if (sample.end != WL_END_NO_ROOM) continue;
+      ASSERT_LE(sample.locations.size(), 1U);
+      if (sample.locations.empty()) {
+        EXPECT_EQ(sample.pid, 0U);
+        without_frame_ += sample.count;
+      } else {
+        EXPECT_EQ(sample.pid, 7U);
+        EXPECT_LT(profile_.locations[sample.locations[0]].address, 0x7000U) << "a caller, as the function itself";
+        alone_ += sample.count;
+      }
+    }
+    EXPECT_EQ(counted_, stacks) << "no sample is lost";
+  }
+  profile::Profile profile_;
+  std::uint64_t cut_ = 0, counted_ = 0, whole_ = 0, alone_ = 0, without_frame_ = 0;
+};
+
+TEST_F(FullProfile, OfFramesHasTheInnermostOnes) {
+  add_stacks({.frames = 1 + 1 + 2 * 10, .alone = 5}, 100);
+  EXPECT_EQ(whole_, 10U);
+  EXPECT_EQ(alone_, 5U);
+  EXPECT_EQ(without_frame_, 85U);
+  EXPECT_EQ(cut_, 90U);
+}
+
+TEST_F(FullProfile, OfSamplesHasTheInnermostOnes) {
+  add_stacks({.samples = 10, .alone = 20}, 100);
+  EXPECT_EQ(whole_, 10U);
+  EXPECT_EQ(alone_, 20U);
+}
+
+TEST_F(FullProfile, OfFramesOfSamplesHasTheInnermostOnes) {
+  add_stacks({.sample_frames = 30, .alone = 7}, 100);
+  EXPECT_EQ(whole_, 10U);
+  EXPECT_EQ(alone_, 7U);
+}
+
+TEST_F(FullProfile, OfAddressesShowsNoStackWithAFrameLeftOut) {
+  add_stacks({.locations = 1 + 2 * 10 + 1}, 100);
+  EXPECT_EQ(whole_, 10U);
+  EXPECT_EQ(alone_, 1U) << "the one whose innermost address has a place, and whose caller has none";
+  EXPECT_EQ(without_frame_, 89U);
+}
+
 TEST_F(AggregatorTest, ProcessesWithRunTimeCodeAreBounded) {
   const std::uint64_t one[] = {0x30005 | WL_FRAME_EXACT};
   for (std::uint32_t tgid = 1; tgid < Aggregator::Bounds{}.anonymous_modules + 100; ++tgid) {

@@ -50,7 +50,7 @@ class Forgetting : public testing::Test {
 // Ten intervals of ten stacks each, all of them new: of the 100 stacks, 16 fit.
 TEST_F(Forgetting, ABoundIsThatOfAPart) {
   for (const bool forgets : {false, true}) {
-    Aggregator aggregator(Aggregator::Bounds{.samples = 16});
+    Aggregator aggregator(Aggregator::Bounds{.samples = 16, .alone = 0});
     told.clear();
     std::pair<std::uint64_t, std::uint64_t> sums;
     for (std::uint64_t interval = 0; interval < 10; ++interval) {
