@@ -43,18 +43,20 @@ class MadeUpCode final : public manager::PublishedCode {
   std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
 };
 
-// A child that does nothing: a process whose perf map nobody else writes.
+// A child that does nothing: a process whose perf map nobody else writes. One that had its number before may have left
+// a map, as runtimes do. That would be found where a test is about a map that is not there.
 class Child {
  public:
   Child() : pid_(::fork()) {
     if (pid_ == 0)
       for (;;) ::pause();
     path = os::perf_map_path(pid_);
+    remove_map();
   }
   ~Child() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
-    std::filesystem::remove(fmt::format("/tmp/perf-{}.map", pid_));
+    remove_map();
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -64,6 +66,8 @@ class Child {
   std::string path;
 
  private:
+  void remove_map() const { std::filesystem::remove(fmt::format("/tmp/perf-{}.map", pid_)); }
+
   pid_t pid_;
 };
 
