@@ -35,6 +35,9 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+/* By the agent: the clock's rate is halved so often. */
+__u32 wl_wanted_halvings = 0;
+
 /* The way to other stacks of the last table that was loaded and has one. */
 struct wl_way wl_go_way = {0};
 
@@ -99,7 +102,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   struct wl_unwind* u = &s->unwind;
   __u32 end = u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL;
   __u32 certainty = u->certainty & 3;
-  st->ends[end]++;
+  st->ends[end] += wl_ticks_of(s);
   st->user_frames += u->frames;
   st->memo_hits += u->memo_hits;
   st->followed_frames += s->trail.followed;
@@ -122,10 +125,10 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   struct wl_count* known = bpf_map_lookup_elem(&counts, &key);
   if (known && known->told) {
     if (s->repeats) {
-      __sync_fetch_and_add(&known->count, 1);
-      wl_tell_time(st, &key, s->event.head.event, bpf_ktime_get_ns(), 0);
+      __sync_fetch_and_add(&known->count, wl_ticks_of(s));
+      wl_tell_time(st, &key, s->event.head.event, bpf_ktime_get_ns(), 0, s->event.head.extra);
     }
-    st->counted++;
+    st->counted += wl_ticks_of(s);
     return 0;
   }
   wl_stamp(&s->event.head);
@@ -142,10 +145,10 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struc
   __u64 size = sizeof s->event + (u->frames + u->first + 2 * u->interpreted.count + s->event.taken_words) * 8;
   if (size > sizeof s->event + sizeof s->frames) return 1;
   if (bpf_ringbuf_output(&events, &s->event, size, wl_wakeup())) {
-    st->lost++;
+    st->lost += wl_ticks_of(s);
     return 0;
   }
-  st->stack_events++;
+  st->stack_events += wl_ticks_of(s);
   if (known)
     known->told = 1;
   else
@@ -270,7 +273,7 @@ WL_INLINE int wl_take_compat_stack(struct wl_scratch* s, struct wl_cpu_stats* st
   s->thread_block = wl_compat_thread_block(task);
   wl_load_registers(&u->cursor, regs);
   if (wl_emit_raw(s, st, 0)) {
-    st->ends[WL_END_OTHER_MACHINE]++;
+    st->ends[WL_END_OTHER_MACHINE] += wl_ticks_of(s);
     return 1;
   }
 #endif
@@ -342,7 +345,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   __u64 real = wl_probed_pc(&u->env, &u->cursor);
   if (real) u->cursor.regs[WL_PC] = real;
   if (!wl_emit_raw(s, st, stop)) return 0;
-  st->ends[u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL]++;
+  st->ends[u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL] += wl_ticks_of(s);
   return 1;
 }
 
@@ -355,10 +358,10 @@ struct wl_sample {
 
 /* The program may be interrupted by others that take samples: those of probes in processes can be, the processor's
  * counters interrupt all, and a tracepoint may lie in what the program of waits does. */
-WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st) {
+WL_INLINE int wl_is_taken(struct wl_scratch* s, struct wl_cpu_stats* st, __u8 extra) {
   if (!wl_can_be_interrupted || !__sync_lock_test_and_set(&s->busy, 1)) return 0;
-  st->lost++;
-  st->ends[WL_END_NO_TIME]++;
+  st->lost += 1ull + extra;
+  st->ends[WL_END_NO_TIME] += 1ull + extra;
   return 1;
 }
 
@@ -391,16 +394,16 @@ WL_INLINE int wl_is_recorded(const struct wl_trail* trail, __u64 ids) {
 }
 
 /* Begins a sample of the running thread. 0 if it is not wanted, or cannot be. `all`: threads that are not recorded are
- * wanted, too, under the number 0. */
-WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all) {
+ * wanted, too, under the number 0. `extra`: as in the event's head. */
+WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all, __u8 extra) {
   __u32 key = bpf_get_smp_processor_id();
   struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
   if (!st) return 0;
-  st->samples++;
+  st->samples += 1ull + extra;
   /* First, as most threads fail: nothing else is touched. */
   int passes = !wl_filters.used || wl_current_passes_filters();
   if (!passes && !all) {
-    st->idle++;
+    st->idle += 1ull + extra;
     return 0;
   }
   struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
@@ -412,14 +415,16 @@ WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all)
   if (!passes || !wl_is_recorded(trail, ids)) {
     ids = 0;
     if (!all) {
-      st->idle++;
+      st->idle += 1ull + extra;
       return 0;
     }
   }
-  if (wl_is_taken(s, st)) return 0;
+  st->left_out += extra;
+  if (wl_is_taken(s, st, extra)) return 0;
   wl_begin_work(s);
   s->event.head.cpu = cpu;
   s->event.head.event = event;
+  s->event.head.extra = extra;
   s->event.head.reason = 0;
   s->event.head.tgid = ids >> 32;
   s->event.head.tid = (__u32)ids;
@@ -435,7 +440,7 @@ WL_INLINE int wl_begin_sample_of(struct wl_sample* sample, __u32 event, int all)
   return 1;
 }
 
-WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) { return wl_begin_sample_of(sample, event, 0); }
+WL_INLINE int wl_begin_sample(struct wl_sample* sample, __u32 event) { return wl_begin_sample_of(sample, event, 0, 0); }
 
 /* Takes the user stack behind the kernel's, and hands out the sample. */
 WL_INLINE void wl_hand_out(struct wl_sample* sample, int walks) {
@@ -446,10 +451,44 @@ WL_INLINE void wl_hand_out(struct wl_sample* sample, int walks) {
 
 WL_INLINE void wl_finish_sample(struct wl_sample* sample) { wl_hand_out(sample, 1); }
 
+/* How often the rate is to be halved: as the agent wants it, and as the ring is filling. The agent may get no CPU time
+ * to want anything. So the kernel side begins by itself where half of the ring is full. The last eighth lasts 32 times
+ * as long as at the full rate, and 128 times behind its middle. */
+WL_INLINE __u32 wl_halvings_now(void) {
+  __u64 used = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA), sixteenth = wl_wakeup_bytes / 2;
+  __u32 halvings = used < 8 * sixteenth    ? 0
+                   : used < 10 * sixteenth ? 1
+                   : used < 12 * sixteenth ? 2
+                   : used < 14 * sixteenth ? 3
+                   : used < 15 * sixteenth ? 5
+                                           : WL_MOST_HALVINGS;
+  __u32 wanted = *(volatile __u32*)&wl_wanted_halvings;
+  if (halvings < wanted) halvings = wanted;
+  return halvings < wl_most_halvings ? halvings : wl_most_halvings;
+}
+
+/* A tick of the clock: those that it stands for besides itself, or -1 if it is left out itself. The sum over all that
+ * are not is the number of ticks, whatever the rate was. */
+WL_INLINE int wl_thin_out(void) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
+  if (!st) return 0;
+  __u32 halvings = wl_halvings_now() & 7, skipped = st->skipped & ((1u << WL_MOST_HALVINGS) - 1);
+  if (halvings > st->halvings) st->halvings = halvings;
+  if (skipped + 1 < 1u << halvings) {
+    st->skipped = skipped + 1;
+    return -1;
+  }
+  st->skipped = 0;
+  return skipped;
+}
+
 /* Of a counter of perf: a tick of CPU time, a page fault. */
 WL_INLINE int wl_take_tick(struct bpf_perf_event_data* ctx, int walks) {
   struct wl_sample sample;
-  if (!wl_begin_sample(&sample, wl_has_counters ? bpf_get_attach_cookie(ctx) : wl_clock_event)) return 0;
+  __u32 event = wl_has_counters ? bpf_get_attach_cookie(ctx) : wl_clock_event;
+  int extra = wl_most_halvings && event == wl_clock_event ? wl_thin_out() : 0;
+  if (extra < 0 || !wl_begin_sample_of(&sample, event, 0, extra)) return 0;
   wl_take_kernel_stack(ctx, sample.s);
   wl_hand_out(&sample, walks);
   wl_give_back(sample.s);

@@ -12,6 +12,7 @@
 #define WL_MAX_MODULES 65536u
 #define WL_KNOWN_LABELS 65536u /* A power of two. */
 
+/* A sample counts as the ticks that it stands for. */
 struct wl_cpu_stats {
   __u64 samples;
   __u64 idle; /* not one of the processes profiled */
@@ -31,8 +32,11 @@ struct wl_cpu_stats {
   __u64 short_waits; /* shorter than asked for */
   __u64 lost_waits;  /* without room for them */
   __u64 lost_times;  /* without room for their wl_time_event */
+  __u64 left_out;    /* ticks of `samples` that had no sample of their own */
+  __u64 halvings;    /* of the rate, at most so far */
   __u64 unfollowed;  /* sampled blocks without room for their wl_block */
   __u64 ends[WL_END_COUNT];
+  __u64 skipped; /* ticks of the clock since the last one that was not left out */
 };
 
 /* Bytes of raw stacks in the current window of time, over all CPUs. */

@@ -20,9 +20,12 @@ WL_INLINE __u64 wl_wakeup(void) {
   return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
+/* What the sample counts for. */
+WL_INLINE __u64 wl_ticks_of(const struct wl_scratch* s) { return 1ull + s->event.head.extra; }
+
 /* When a sample was taken, or a wait began, that is counted under the key. */
 WL_INLINE void wl_tell_time(struct wl_cpu_stats* st, const struct wl_stack_key* key, __u16 event, __u64 time,
-                            __u64 lasted) {
+                            __u64 lasted, __u8 extra) {
   if (!wl_timeline) return;
   struct wl_time_event* told = bpf_ringbuf_reserve(&events, sizeof *told, 0);
   if (!told) {
@@ -30,6 +33,7 @@ WL_INLINE void wl_tell_time(struct wl_cpu_stats* st, const struct wl_stack_key* 
     return;
   }
   told->head.type = WL_EVENT_TIME;
+  told->head.extra = extra;
   told->head.event = event;
   told->head.reason = 0;
   told->head.cpu = 0;

@@ -21,6 +21,7 @@
 /* Bytes of the arguments. By these the agent knows where the kernel left sp for the process's first instruction. */
 #define WL_ARGUMENTS 512
 #define WL_COMM 16
+#define WL_MOST_HALVINGS 7u /* Of the rate: wl_event_head.extra is below 128. */
 
 enum wl_event_type {
   WL_EVENT_STACK = 1,  /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
@@ -77,7 +78,8 @@ struct wl_wait {
 enum wl_wakers { WL_WAKERS_NONE = 0, WL_WAKERS_OF_LOCKS = 1, WL_WAKERS_OF_ALL = 2 };
 
 struct wl_event_head {
-  __u16 type;   /* wl_event_type */
+  __u8 type;    /* wl_event_type */
+  __u8 extra;   /* Of a tick of CPU time: the ticks before it that were left out, which it stands for, too. */
   __u16 event;  /* Of a sample: which of the recording's events. */
   __u16 reason; /* wl_wait_reason */
   __u16 cpu;

@@ -16,6 +16,7 @@ const volatile __u64 wl_wakeup_bytes = 1u << 20;
 const volatile __u8 wl_filter = 0;
 const volatile __u16 wl_clock_event = 0;       /* the number of the event "cpu" */
 const volatile __u16 wl_wait_event = 1;        /* the number of the event "off-cpu" */
+const volatile __u32 wl_most_halvings = 0;     /* of the clock's rate; 0 without a clock */
 const volatile __u8 wl_has_counters = 0;       /* events of perf besides the clock */
 const volatile __u8 wl_has_kernel_probes = 0;  /* places in the kernel's code */
 const volatile __u8 wl_can_be_interrupted = 0; /* a program that takes samples, by another one */

@@ -164,7 +164,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   __u64 sp = cursor->regs[WL_SP];
   wl_stamp(&s->event.head);
   if (!wl_may_spend(s->event.head.time, 4096)) {
-    st->raw_refused++;
+    st->raw_refused += wl_ticks_of(s);
     return 0;
   }
   __u32 kernel_frames = s->event.kernel_frames;
@@ -223,10 +223,10 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   __u32 size = sizeof raw->event + end;
   wl_spend(s->event.head.time, size);
   if (bpf_ringbuf_output(&events, raw, size, wl_wakeup())) {
-    st->lost++;
+    st->lost += wl_ticks_of(s);
     return 1;
   }
-  st->raw_events++;
+  st->raw_events += wl_ticks_of(s);
   st->raw_bytes += size;
   return 1;
 }

@@ -18,7 +18,7 @@ WL_INLINE void wl_book_wait(struct wl_cpu_stats* st, struct wl_wait* wait, __u64
     return;
   }
   st->waits++;
-  wl_tell_time(st, &wait->key, wl_wait_event, since, waited);
+  wl_tell_time(st, &wait->key, wl_wait_event, since, waited, 0);
   struct wl_count* count = bpf_map_lookup_elem(&counts, &wait->key);
   if (count) {
     __sync_fetch_and_add(&count->count, 1);

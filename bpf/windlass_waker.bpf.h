@@ -16,7 +16,7 @@ struct wl_waker {
 WL_INLINE void wl_take_waker(void* ctx, struct wl_waker* waker, __u64 now) {
   if (bpf_get_current_task_btf()->pid) bpf_get_current_comm(waker->comm, sizeof waker->comm);
   struct wl_sample sample;
-  if (!wl_begin_sample_of(&sample, wl_wait_event, 1)) return;
+  if (!wl_begin_sample_of(&sample, wl_wait_event, 1, 0)) return;
   sample.s->event.head.reason = WL_WAIT_ENDED;
   sample.s->repeats = 0;
   wl_take_wait(ctx, &sample, now, &waker->key);

@@ -100,6 +100,8 @@ class AgentTotals {
     const auto stats = recorder.kernel_stats();
     sum.samples += progress.samples;
     sum.truncated += progress.samples - progress.complete;
+    sum.left_out += stats.left_out;
+    sum.lowered_seconds += recorder.lowered().seconds;
     sum.lost_ring += stats.lost;
     sum.lost_waits += stats.lost_waits;
     sum.lost_stacks += recorder.lost_stacks();

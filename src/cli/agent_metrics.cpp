@@ -143,6 +143,10 @@ std::string AgentMetrics::text() const {
   text.single("recordings_total", "counter", "Recordings that have begun: the first, and one for each SIGHUP.",
               counters_.recordings);
   text.single("samples_total", "counter", "Samples that were taken.", counters_.samples);
+  text.single("left_out_samples_total", "counter", "Of these, samples that others stand for, as the rate was lowered.",
+              counters_.left_out);
+  text.single("lowered_rate_seconds_total", "counter", "Time with a lowered rate, as the agent was behind.",
+              counters_.lowered_seconds);
   text.single("truncated_samples_total", "counter", "Samples whose stacks are not whole.", counters_.truncated);
   const OtlpNumbers* otlp = otlp_ ? &*otlp_ : nullptr;
   put_losses(text, counters_, store_, otlp);

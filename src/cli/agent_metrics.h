@@ -11,7 +11,8 @@ namespace windlass::cli {
 
 struct AgentCounters {
   // Since the agent's start.
-  std::uint64_t samples = 0, truncated = 0;
+  std::uint64_t samples = 0, truncated = 0, left_out = 0;
+  double lowered_seconds = 0;
   std::uint64_t lost_ring = 0, lost_waits = 0, lost_stacks = 0, lost_process_events = 0, lost_labels = 0;
   std::uint64_t recordings = 0;  // begun
   struct Bound {

@@ -263,12 +263,17 @@ static void print_lost(const profiler::Recorder& recorder, const profile::Profil
       "kernel.perf_event_mlock_kb=4096\n");
 }
 
-static void print_cut(std::uint64_t samples, std::uint64_t total) {
-  if (samples == 0) return;
-  say("  {} of {} samples have their innermost function alone: there were too many different stacks. Way out: a "
-      "shorter "
-      "recording, or a lower -F\n",
-      grouped(samples), grouped(total));
+static void print_cut(const std::map<std::uint8_t, std::uint64_t>& truncated, std::uint64_t total) {
+  const auto cut = truncated.find(WL_END_NO_ROOM);
+  if (cut == truncated.end()) return;
+  say("  {} of {} samples have their innermost function alone: there were too many different stacks. "
+      "Way out: a shorter recording, or a lower -F\n",
+      grouped(cut->second), grouped(total));
+}
+
+static void print_lowered(const profiler::Recorder& recorder) {
+  if (const std::string lowered = recorder.lowered_text(); !lowered.empty())
+    say("  {}: a sample of that time counts for those left out, too. Way out: a lower -F\n", lowered);
 }
 
 static void print_refused_sampler(const profiler::Recorder& recorder) {
@@ -310,7 +315,8 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   print_allocations(recorder, profile);
   print_times(recorder, profile);
   print_lost(recorder, profile);
-  print_cut(truncated[WL_END_NO_ROOM], total);
+  print_cut(truncated, total);
+  print_lowered(recorder);
   print_refused_sampler(recorder);
   print_missing_labels(recorder);
   print_certainty(profile);

@@ -86,7 +86,7 @@ inline std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std
     stack.user.assign(frames + event.kernel_frames, frames + event.kernel_frames + event.user_frames);
     auto& entry = stacks[event.hash];
     entry.first = std::move(stack);
-    ++entry.second;
+    entry.second += std::uint64_t{1} + head.extra;
   };
   EXPECT_TRUE(side.start().has_value());
   const auto begin = std::chrono::steady_clock::now();

@@ -351,8 +351,9 @@ void check_full_ring(bool publish) {
   side->stop();
   std::uint64_t stacks = 0, raw = 0;
   side->poll(0ms, [&](const wl_event_head& head, std::size_t) {
-    stacks += head.type == WL_EVENT_STACK ? 1 : 0;
-    raw += head.type == WL_EVENT_RAW ? 1 : 0;
+    const std::uint64_t ticks = std::uint64_t{1} + head.extra;
+    stacks += head.type == WL_EVENT_STACK ? ticks : 0;
+    raw += head.type == WL_EVENT_RAW ? ticks : 0;
   });
   const KernelSideStats stats = side->stats();
   EXPECT_GE(stats.lost, 10U);
@@ -365,6 +366,80 @@ void check_full_ring(bool publish) {
 TEST_F(KernelSideTest, StacksThatFindTheRingFullAreCounted) { check_full_ring(true); }
 
 TEST_F(KernelSideTest, RawSamplesThatFindTheRingFullAreCounted) { check_full_ring(false); }
+
+// Nobody empties the ring while three times as many ticks come as its samples have room.
+TEST_F(KernelSideTest, TheRateIsLoweredBeforeTheRingIsFull) {
+  Recursion target(60, 100000);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  cpu_set_t one;  // each CPU has its own ticks
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(target.pid, sizeof one, &one), 0);
+  options.ring_bytes = 1 << 20;
+  options.raw_bytes_per_second = 1 << 30;
+  auto side = open_side(target, options);
+  ASSERT_NE(side, nullptr);
+  ASSERT_TRUE(side->start().has_value());
+  const auto until = std::chrono::steady_clock::now() + 300s;
+  const auto few = [&] {
+    const KernelSideStats stats = side->stats();
+    const std::uint64_t events = stats.raw_events - stats.left_out;
+    return events == 0 || stats.raw_bytes / events * stats.raw_events < 3ULL * options.ring_bytes;
+  };
+  while (few() && std::chrono::steady_clock::now() < until) usleep(10'000);
+  std::uint64_t ticks = 0, left_out = 0, most = 0;
+  const auto take = [&](const wl_event_head& head, std::size_t) {
+    if (head.type != WL_EVENT_RAW) return;
+    ticks += std::uint64_t{1} + head.extra;
+    left_out += head.extra;
+    most = std::max<std::uint64_t>(most, head.extra);
+  };
+  const KernelSideStats before = side->stats();
+  side->poll(0ms, take);
+  EXPECT_EQ(before.lost, 0U);
+  EXPECT_GT(before.left_out, before.raw_events / 2);
+  EXPECT_GE(before.halvings, 3U);
+  // The ring is empty, so the rate is the full one again: behind the first tick, which may stand for others still.
+  poll_until(*side, take, [&] { return side->stats().raw_events > before.raw_events + 128; });
+  EXPECT_GE(most, 7U);
+  most = 0;
+  const std::uint64_t so_far = side->stats().raw_events;
+  poll_until(*side, take, [&] { return side->stats().raw_events > so_far + 50; });
+  EXPECT_EQ(most, 0U);
+  side->stop();
+  side->poll(0ms, take);
+  const KernelSideStats stats = side->stats();
+  EXPECT_EQ(stats.lost, 0U);
+  EXPECT_EQ(stats.raw_events, ticks);
+  EXPECT_EQ(stats.left_out, left_out);
+  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + stats.stack_events + stats.raw_events);
+}
+
+// Known stacks that are counted, and new ones.
+TEST_F(KernelSideTest, SamplesAtALoweredRateCountForThoseLeftOut) {
+  Recursion target(60, 100000);
+  ASSERT_TRUE(target.ready);
+  auto side = open_side(target);
+  ASSERT_NE(side, nullptr);
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  side->lower_rate(3);
+  std::uint64_t samples = 0;
+  for (const auto& [stack, count] : sample(*side, 300ms, kManySamples)) samples += count;
+  const KernelSideStats stats = side->stats();
+  EXPECT_EQ(stats.counted + stats.stack_events, samples);
+  EXPECT_EQ(stats.halvings, 3U);
+  EXPECT_EQ(stats.left_out, samples / 8 * 7) << "each stands for eight";
+  EXPECT_EQ(samples % 8, 0U);
+  // No more than the ticks of the time that it was sampled for.
+  timespec used{};
+  clockid_t clock{};
+  ASSERT_EQ(clock_getcpuclockid(target.pid, &clock), 0);
+  ASSERT_EQ(clock_gettime(clock, &used), 0);
+  const double seconds = static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  EXPECT_LT(static_cast<double>(samples), 1.4 * 999 * seconds + 8);
+}
 
 // Each event that is handled makes others here.
 TEST_F(KernelSideTest, APollEndsWhileEventsGoOnComing) {

@@ -29,6 +29,13 @@ std::uint32_t counted_stacks(unsigned frequency, unsigned cpus, bool ticks_alone
       std::bit_ceil(std::clamp(std::uint64_t{frequency} * cpus * kSeconds, kLeast, kMost)));
 }
 
+unsigned most_halvings(unsigned frequency) {
+  constexpr unsigned kLeast = 8;
+  unsigned halvings = 0;
+  while (halvings < WL_MOST_HALVINGS && frequency >> (halvings + 1) >= kLeast) ++halvings;
+  return halvings;
+}
+
 EventRing::~EventRing() {
   if (ring_ != nullptr) ring_buffer__free(ring_);
 }

@@ -24,6 +24,9 @@ namespace windlass::profiler {
 // own, the most.
 [[nodiscard]] std::uint32_t counted_stacks(unsigned frequency, unsigned cpus, bool ticks_alone);
 
+// How often a rate may be halved: down to 8 samples a second, and to WL_MOST_HALVINGS.
+[[nodiscard]] unsigned most_halvings(unsigned frequency);
+
 // One thread only.
 class EventRing {
  public:

@@ -88,6 +88,7 @@ class KernelSideImpl final : public KernelSide {
 
   std::expected<void, SystemError> start() override;
   void stop() override;
+  void lower_rate(unsigned halvings) override { skeleton_->bss->wl_wanted_halvings = halvings; }
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
@@ -289,6 +290,7 @@ void KernelSideImpl::size_maps() {
     return static_cast<__u16>(event != nullptr ? event - options_.events.data() : 0);
   };
   data.wl_clock_event = number_of(event_of(EventKind::kCpuClock));
+  if (event_of(EventKind::kCpuClock) != nullptr) data.wl_most_halvings = most_halvings(options_.frequency);
   data.wl_wait_event = number_of(wait_event());
   data.wl_locks_only = event_of(EventKind::kWait) == nullptr ? 1 : 0;
   data.wl_walked_wakers = walked_wakers();
@@ -498,6 +500,8 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.stack_events += one.stack_events;
     sum.raw_events += one.raw_events;
     sum.lost += one.lost;
+    sum.left_out += one.left_out;
+    sum.halvings = std::max(sum.halvings, static_cast<unsigned>(one.halvings));
     sum.raw_refused += one.raw_refused;
     sum.raw_bytes += one.raw_bytes;
     sum.user_frames += one.user_frames;

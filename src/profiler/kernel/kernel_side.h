@@ -80,8 +80,9 @@ struct KernelSideOptions {
   void choose_distinct_stacks();
 };
 
-// Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
-// samples == other_processes + counted + stack_events + raw_events + lost. A wait is a sample where it begins.
+// Since open(), summed over all CPUs. A sample at a lowered rate counts as the ticks that it stands for. samples ==
+// other_processes + sum(ends), and samples == other_processes + counted + stack_events + raw_events + lost. A wait is a
+// sample where it begins.
 struct KernelSideStats {
   std::uint64_t samples = 0;
   std::uint64_t other_processes = 0;  // not one of the targets
@@ -89,6 +90,8 @@ struct KernelSideStats {
   std::uint64_t stack_events = 0;
   std::uint64_t raw_events = 0;
   std::uint64_t lost = 0;         // the ring was full
+  std::uint64_t left_out = 0;     // of the samples: ticks that had none of their own, as the rate was lowered
+  unsigned halvings = 0;          // of the clock's rate, on any CPU; the most so far
   std::uint64_t raw_refused = 0;  // would have been raw, over budget: reported as truncated stack instead
   std::uint64_t raw_bytes = 0;
   std::uint64_t user_frames = 0;
@@ -137,6 +140,8 @@ class KernelSide : public SampleSource, public TableStore {
   // ---- sampling -------------------------------------------------------------------------------------------------
   std::expected<void, SystemError> start() override = 0;
   void stop() override = 0;
+
+  void lower_rate(unsigned halvings) override = 0;
 
   // ---- events ---------------------------------------------------------------------------------------------------
   // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the

@@ -46,6 +46,9 @@ class SampleSource {
 
   virtual std::expected<void, SystemError> start() = 0;
   virtual void stop() = 0;
+  // The clock's rate is halved so often from now on, for sources that can: a sample stands for the ticks that are left
+  // out (wl_event_head.extra).
+  virtual void lower_rate(unsigned /*halvings*/) {}
 
   // The event starts with a wl_event_head; it is only valid during the call.
   using Handler = std::function<void(const wl_event_head& event, std::size_t size)>;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -40,6 +41,12 @@ class EventQueue {
 
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
   [[nodiscard]] bool empty() const { return events_.empty(); }
+  // Of kMaxBytes, how much is used.
+  [[nodiscard]] double fill() const { return static_cast<double>(bytes_) / static_cast<double>(kMaxBytes); }
+  // The time of the oldest event; nothing without events.
+  [[nodiscard]] std::optional<std::uint64_t> oldest() const {
+    return events_.empty() ? std::nullopt : std::optional(events_.begin()->first);
+  }
 
   // Hands out everything up to `now` minus the slack, oldest first. `on_process(ProcessEvent&)`,
   // `on_kernel(const wl_event_head&, size)`.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,13 @@ class PostponedSamples {
 
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
+  // Of kMaxBytes, how much is used.
+  [[nodiscard]] double fill() const { return static_cast<double>(bytes_) / static_cast<double>(kMaxBytes); }
+  // The time of the first one; nothing without any.
+  [[nodiscard]] std::optional<std::uint64_t> oldest() const {
+    if (waiting_.empty()) return std::nullopt;
+    return reinterpret_cast<const wl_event_head*>(waiting_.front().event.data())->time;
+  }
   void push(const wl_event_head& head, std::size_t size, SampleMoment moment) {
     std::vector<std::uint64_t> copy((size + 7) / 8);
     std::memcpy(copy.data(), &head, size);

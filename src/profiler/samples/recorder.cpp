@@ -154,7 +154,8 @@ void Recorder::take_round(std::uint64_t most_work) {
     if (head.type == WL_EVENT_TIME) {
       if (times_ && size >= sizeof(wl_time_event)) {
         const auto& told = reinterpret_cast<const wl_time_event&>(head);
-        times_->add({told.hash, head.tgid, head.tid}, head.time, told.lasted);
+        for (std::uint64_t tick = 0; tick <= head.extra; ++tick)
+          times_->add({told.hash, head.tgid, head.tid}, head.time - tick * tick_ns(), told.lasted);
       }
       return;
     }
@@ -173,12 +174,22 @@ void Recorder::take_round(std::uint64_t most_work) {
 // Asking for the counts of samples takes system calls.
 void Recorder::earn_time() {
   if (now_ < last_earned_ + kEarnInterval) return;
-  last_earned_ = now_;
+  const std::uint64_t passed = now_ - std::exchange(last_earned_, now_);
   const KernelSideStats stats = source_.samples->stats();
   lost_ = stats.lost + stats.lost_waits;
-  const std::uint64_t samples = stats.samples - std::min(stats.other_processes, stats.samples);
+  if (std::exchange(left_out_, stats.left_out) != stats.left_out) {
+    lowered_ns_ += passed;
+    ring_filled_ |= rate_.halvings() == 0;
+  }
+  source_.samples->lower_rate(rate_.observe(now_, backlog()));
+  const std::uint64_t samples = stats.samples - std::min(stats.other_processes + stats.left_out, stats.samples);
   if (samples > earned_samples_) budget_.earn(samples - earned_samples_);
   earned_samples_ = std::max(samples, earned_samples_);
+}
+
+Backlog Recorder::backlog() const {
+  const std::uint64_t oldest = std::min(queue_.oldest().value_or(now_), intake_->postponed().oldest().value_or(now_));
+  return {.age_ns = now_ - std::min(oldest, now_), .fill = std::max(queue_.fill(), intake_->postponed().fill())};
 }
 
 // False where there was no time for all.
@@ -337,6 +348,22 @@ std::optional<double> Recorder::cpu_seconds() const {
   return sum;
 }
 
+Recorder::Lowered Recorder::lowered() const {
+  const KernelSideStats stats = source_.samples->stats();
+  if (stats.left_out == 0) return {};
+  const bool is_newer = stats.left_out != left_out_;  // than what earn_time() has seen
+  return {.seconds = static_cast<double>(lowered_ns_ + (is_newer ? kEarnInterval : 0)) * 1e-9,
+          .frequency = options_.frequency >> stats.halvings,
+          .ring_filled = ring_filled_ || (is_newer && rate_.halvings() == 0)};
+}
+
+std::string Recorder::lowered_text() const {
+  const Lowered was = lowered();
+  if (was.frequency == 0) return {};
+  return fmt::format("the rate was lowered to {} Hz for {:.1f} s, as {}", was.frequency, was.seconds,
+                     was.ring_filled ? "the ring of samples was filling" : "samples waited for the agent");
+}
+
 NoSamples Recorder::no_samples() const {
   const KernelSideStats stats = source_.samples->stats();
   return {.seconds = seconds_,
@@ -434,6 +461,7 @@ profile::Profile Recorder::profile() {
   }
   profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
   if (!source_.limits.empty()) profile.comments.push_back(source_.limits);
+  if (std::string lowered = lowered_text(); !lowered.empty()) profile.comments.push_back(std::move(lowered));
   put_program_first(profile, program_);
   return profile;
 }

@@ -15,6 +15,7 @@
 #include "profiler/doctor/no_samples.h"
 #include "profiler/doctor/system_facts.h"
 #include "profiler/kernel/allocation_probes.h"
+#include "profiler/kernel/event_ring.h"
 #include "profiler/kernel/event_specs.h"
 #include "profiler/processes/child_command.h"
 #include "profiler/processes/module_registry.h"
@@ -30,6 +31,7 @@
 #include "profiler/samples/event_queue.h"
 #include "profiler/samples/open_source.h"
 #include "profiler/samples/process_label_sets.h"
+#include "profiler/samples/rate_control.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "profiler/samples/recording_events.h"
 #include "profiler/samples/resting_threads.h"
@@ -124,6 +126,15 @@ class Recorder {
   [[nodiscard]] double seconds_since_start(std::uint64_t time) const {
     return time > start_monotonic_ns_ ? static_cast<double>(time - start_monotonic_ns_) * 1e-9 : 0;
   }
+  // The clock's rate was lowered, as the agent was behind.
+  struct Lowered {
+    double seconds = 0;        // for how long, in all
+    unsigned frequency = 0;    // the lowest rate; 0: it was not lowered
+    bool ring_filled = false;  // else the backlog behind the ring was too large
+  };
+  [[nodiscard]] Lowered lowered() const;
+  // For people, as part of a sentence; empty: it was not lowered.
+  [[nodiscard]] std::string lowered_text() const;
   // Counted stacks whose event was lost.
   [[nodiscard]] std::uint64_t lost_stacks() const { return unknown_counts_; }
   [[nodiscard]] std::vector<Aggregator::Use> uses() const { return aggregator_.uses(); }
@@ -150,6 +161,7 @@ class Recorder {
                                     options.alloc ? AllocationEvents::kAllocatedAndInUse : AllocationEvents::kNone)),
         targets_(options.targets.empty() && options.command.empty()),
         budget_(options.agent_share),
+        rate_(most_halvings(options.frequency)),
         aggregator_(options.bounds) {}
   std::expected<void, SystemError> open_allocations();
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
@@ -168,6 +180,9 @@ class Recorder {
   void take_all_samples();
   void take_round(std::uint64_t most_work);
   void earn_time();
+  [[nodiscard]] Backlog backlog() const;
+  // Between two ticks of the clock at the full rate.
+  [[nodiscard]] std::uint64_t tick_ns() const { return 1'000'000'000 / std::max(options_.frequency, 1U); }
   bool take_events(std::uint64_t now, std::uint64_t most_work);
   [[nodiscard]] bool is_allocation(const wl_event_head& head) const;
   void on_kernel(const wl_event_head& head, std::size_t size);
@@ -198,6 +213,9 @@ class Recorder {
   Targets targets_;
   WorkBudget budget_;
   std::uint64_t earned_samples_ = 0;  // up to which the budget has had its time
+  RateControl rate_;
+  std::uint64_t left_out_ = 0, lowered_ns_ = 0;  // samples, and the time in which some were left out
+  bool ring_filled_ = false;                     // when the agent had not lowered the rate
   OpenedSource source_;
   ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
   std::vector<std::string> remarks_;

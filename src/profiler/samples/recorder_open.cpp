@@ -187,7 +187,7 @@ void Recorder::make_parts() {
   intake_->set_labels(labels_, thread_labels_);
   if (!options_.timeline) return;
   times_.emplace(*options_.timeline);
-  intake_->set_times(*times_);
+  intake_->set_times(*times_, tick_ns());
 }
 
 }  // namespace windlass::profiler

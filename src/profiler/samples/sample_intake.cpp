@@ -19,6 +19,9 @@ namespace {
 // A wait's event is its begin.
 bool counts_at_once(const wl_event_head& head) { return head.reason == 0; }
 
+// What a sample counts for; nothing where that is told later.
+std::uint64_t count_of(const wl_event_head& head) { return counts_at_once(head) ? std::uint64_t{1} + head.extra : 0; }
+
 // Of a raw sample: that of a wait is counted under it later.
 std::optional<wl_stack_key> key_of(const WalkedSample& sample) {
   if (counts_at_once(sample.head)) return std::nullopt;
@@ -283,7 +286,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
 }
 
 void SampleIntake::add_raw(const wl_event_head& head, RawEvent& event, UnwoundStack stack) {
-  ++raw_ends_[std::min<unsigned>(stack.end, WL_END_COUNT - 1)];
+  raw_ends_[std::min<unsigned>(stack.end, WL_END_COUNT - 1)] += std::uint64_t{1} + head.extra;
   WalkedSample sample{head,
                       stack.end,
                       stack.certainty,
@@ -341,7 +344,7 @@ std::size_t SampleIntake::add_judged(const wl_event_head& head, StackRecord stac
                                      std::optional<wl_stack_key> key) {
   if (unjudged_.is_half_written(stack.kernel)) cut_to_innermost(stack);
   const std::size_t sample =
-      key ? add_counted(*key, stack, maps, counts_at_once(head)) : aggregator_.add(stack, maps, 1);
+      key ? add_counted(*key, stack, maps, count_of(head)) : aggregator_.add(stack, maps, count_of(head));
   keep_time(head, sample);
   return sample;
 }
@@ -359,7 +362,9 @@ std::size_t SampleIntake::add_counted(const wl_stack_key& key, StackRecord stack
 
 // The time of a wait is told when it has ended.
 void SampleIntake::keep_time(const wl_event_head& head, std::size_t sample) {
-  if (times_ != nullptr && counts_at_once(head)) times_->add(static_cast<std::uint32_t>(sample), head.time);
+  if (times_ == nullptr) return;
+  for (std::uint64_t tick = 0; tick < count_of(head); ++tick)
+    times_->add(static_cast<std::uint32_t>(sample), head.time - tick * tick_ns_);
 }
 
 void SampleIntake::judge() {
@@ -381,15 +386,15 @@ void SampleIntake::settle_all() {
 
 void SampleIntake::with_waiting(const std::function<void()>& use) {
   judge();
-  std::vector<std::size_t> added;
+  std::vector<std::pair<std::size_t, std::uint64_t>> added;  // and how much
   if (times_ != nullptr) times_->lend();
   late_.for_each([&](const WalkedSample& sample) {
     const std::size_t number = add_judged(sample.head, named_record(sample, false), sample.maps.get(), key_of(sample));
-    if (counts_at_once(sample.head)) added.push_back(number);
+    added.emplace_back(number, count_of(sample.head));
   });
   use();
   if (times_ != nullptr) times_->take_back();
-  for (const std::size_t sample : added) aggregator_.take_back(sample, 1);
+  for (const auto& [sample, count] : added) aggregator_.take_back(sample, count);
 }
 
 void SampleIntake::for_each_waiting(const std::function<void(const MapSet& maps)>& use) const {

@@ -66,8 +66,11 @@ class SampleIntake {
   // Samples of the kernel go to the profile.
   void judge();
 
-  // The times of samples go there; it must outlive this.
-  void set_times(TimeLine& times) { times_ = &times; }
+  // The times of samples go there; it must outlive this. `tick_ns`: between two ticks of the clock at the full rate.
+  void set_times(TimeLine& times, std::uint64_t tick_ns) {
+    times_ = &times;
+    tick_ns_ = tick_ns;
+  }
 
   // Stacks of the event `allocated` have a second sample, of the event `in_use`, under a key of its own.
   void set_in_use(std::uint16_t allocated, std::uint16_t in_use) {
@@ -86,6 +89,7 @@ class SampleIntake {
   // Takes these until goes_on(), which is asked behind each, says no. False then: the rest waits.
   bool work_off(const std::function<bool()>& goes_on);
   [[nodiscard]] bool has_postponed() const { return !postponed_.empty(); }
+  [[nodiscard]] const PostponedSamples& postponed() const { return postponed_; }
 
   // The stack of a WL_EVENT_STACK that somebody else counts; `use` is not called for a malformed one.
   using StackUse = std::function<void(StackRecord& stack, const MapSet* maps)>;
@@ -109,7 +113,7 @@ class SampleIntake {
   // Of the last raw sample whose process was asked what it says of its code at the moment; 0: there was none.
   [[nodiscard]] std::uint64_t last_asked() const { return last_asked_; }
 
-  // How many raw samples ended in this way (wl_end) once they were unwound.
+  // How many raw samples ended in this way (wl_end) once they were unwound, in the ticks that they stand for.
   [[nodiscard]] std::uint64_t raw_ends(unsigned end) const { return raw_ends_[end]; }
   // Samples whose bytes contradict their head; none is expected from a kernel.
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
@@ -159,6 +163,7 @@ class SampleIntake {
   WorkBudget* budget_ = nullptr;
   ProcessLabelSets* labels_ = nullptr;
   TimeLine* times_ = nullptr;
+  std::uint64_t tick_ns_ = 0;
   std::uint16_t allocated_ = 0, in_use_ = 0;  // 0: none
   std::vector<wl_stack_key> in_use_keys_;
   ThreadLabels* thread_labels_ = nullptr;

@@ -26,6 +26,15 @@ TEST(RingSize, HasBounds) {
   EXPECT_EQ(ring_size(1, 1, 0, false), 8 * kMiB);
 }
 
+TEST(MostHalvings, LeaveEightSamplesASecond) {
+  EXPECT_EQ(most_halvings(1), 0U);
+  EXPECT_EQ(most_halvings(15), 0U);
+  EXPECT_EQ(most_halvings(16), 1U);
+  EXPECT_EQ(most_halvings(99), 3U);
+  EXPECT_EQ(most_halvings(997), 6U);
+  EXPECT_EQ(most_halvings(49'999), 7U) << "a sample's head has no more room";
+}
+
 TEST(CountedStacks, AreThoseOfHalfAMinute) {
   EXPECT_EQ(counted_stacks(997, 2, true), 1U << 16);
   EXPECT_EQ(counted_stacks(997, 8, true), 1U << 18);

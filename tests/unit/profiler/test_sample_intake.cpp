@@ -49,6 +49,7 @@ class SampleIntakeTest : public testing::Test {
                       [this](std::uint32_t tgid) { generated.push_back(tgid); },
                       [](const wl_learned_key&, const wl_learned&) {}};
 
+  std::uint8_t extra = 0;  // ticks that were left out before the next stack
   static wl_event_head head(std::uint32_t type) {
     wl_event_head made{};
     made.type = static_cast<decltype(made.type)>(type);
@@ -63,6 +64,7 @@ class SampleIntakeTest : public testing::Test {
     std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + kernel + user, frame);
     wl_stack_event event{};
     event.head = head(WL_EVENT_STACK);
+    event.head.extra = extra;
     event.hash = hash;
     event.kernel_frames = kernel;
     event.user_frames = user;
@@ -79,7 +81,8 @@ class SampleIntakeTest : public testing::Test {
   // `kernel`: its frames. `stack`: from sp on.
   bool take_raw(std::uint64_t pc, const std::vector<std::uint64_t>& kernel, const std::vector<std::uint64_t>& stack,
                 std::size_t cut = 0) {
-    const std::vector<std::uint64_t> bytes = raw_event(pc, kernel, stack);
+    std::vector<std::uint64_t> bytes = raw_event(pc, kernel, stack);
+    reinterpret_cast<wl_event_head*>(bytes.data())->extra = extra;
     return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
   }
   static std::vector<std::uint64_t> raw_event(std::uint64_t pc, const std::vector<std::uint64_t>& kernel,
@@ -118,6 +121,37 @@ TEST_F(SampleIntakeTest, AStackGoesToTheProfileAsItIs) {
   EXPECT_EQ(made.samples[0].certainty, WL_CHECKED);
   EXPECT_EQ(aggregator.counted_stacks(), 1u) << "the kernel side counts its repeats";
   EXPECT_TRUE(rescans.empty());
+}
+
+TEST_F(SampleIntakeTest, ASampleCountsForTheTicksThatWereLeftOutAndHasTheirTimes) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  TimeLine times(1 << 20);
+  intake.set_times(times, 2);
+  EXPECT_TRUE(take_stack(0, 1));
+  extra = 2;
+  EXPECT_TRUE(take_stack(0, 1));
+  EXPECT_TRUE(take_raw(0x1010));
+  std::vector<std::uint32_t> numbers;
+  std::uint64_t unknown = 0;
+  profile::Profile made =
+      aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {}, names, {}, &numbers);
+  ASSERT_EQ(made.samples.size(), 2u);
+  EXPECT_EQ(made.samples[0].count, 4u) << "one for itself, and three";
+  EXPECT_EQ(made.samples[1].count, 3u);
+  std::uint64_t ends = 0;
+  for (unsigned end = 0; end < WL_END_COUNT; ++end) ends += intake.raw_ends(end);
+  EXPECT_EQ(ends, 3u);
+  made.events[0].per_time = 1;
+  times.write(made, numbers, 0, [](const wl_stack_key&) { return std::nullopt; });
+  ASSERT_EQ(made.samples[0].times, 4u);
+  const auto begins = [&](const profile::Sample& sample) {
+    std::vector<std::uint64_t> all;
+    for (const profile::SampleTime& time : times_of(made, sample)) all.push_back(time.begin);
+    return all;
+  };
+  EXPECT_EQ(begins(made.samples[0]), (std::vector<std::uint64_t>{1, 3, 5, 5}));
+  EXPECT_EQ(begins(made.samples[1]), (std::vector<std::uint64_t>{1, 3, 5}));
 }
 
 // The kernel side had mappings for it (its parent's, say) of which there is nothing here.
@@ -286,13 +320,14 @@ TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   proc = fmt::format("1000-2000 r-xp 00000000 00:00 0 \n5000-6000 r-xp 00000000 00:00 {} {}\n", status.st_ino, path);
   ASSERT_TRUE(table.scan(10, 1));
+  extra = 3;
   EXPECT_TRUE(take_raw(0x1010));
   EXPECT_TRUE(profile().samples.empty());
   intake.settle();
   EXPECT_TRUE(profile().samples.empty());
   intake.with_waiting([&] {
     ASSERT_EQ(profile().samples.size(), 1u);
-    EXPECT_EQ(profile().samples[0].count, 1u);
+    EXPECT_EQ(profile().samples[0].count, 4u);
   });
   EXPECT_TRUE(profile().samples.empty());
   std::ofstream(path, std::ios::app) << test::JitdumpText().load(0, 0x1000, 0x100, 1, "late").take();
@@ -300,7 +335,7 @@ TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
   std::uint64_t unknown = 0;
   const auto made = aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {}, names);
   ASSERT_EQ(made.samples.size(), 1u);
-  EXPECT_EQ(made.samples[0].count, 1u);
+  EXPECT_EQ(made.samples[0].count, 4u);
   const auto& lines = made.locations[made.samples[0].locations[0]].lines;
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(made.functions[lines[0].function].name, "late");
