@@ -113,6 +113,9 @@ class Analysis {
         {&A::ways_agree, {Certainty::kCertain}, "the way out and the way in say the same"},
         {&A::start_leads_here, {Certainty::kLikely}, "behind a call that never returns may stand anything"},
         {&A::returns, {Certainty::kLikely}, "nothing is known but the way out"},
+        {&A::odd_return_has_way_in,
+         {Certainty::kLikely},
+         "a way out and a way in find the return address in one place"},
         {&A::main_leads_here, {Certainty::kLikely}, "main has a caller, returns or not (ISO C 5.1.2.2.1)"},
         {&A::some_start_leads_here, {Certainty::kGuess}, "a function may start behind the end of another one"},
         {&A::halts_at_once, {.start = Start::kHalts}, "_start halts behind its last call (glibc's start.S)"},
@@ -181,6 +184,13 @@ class Analysis {
   // Generated code that uses its frame pointer has set it up. For such code the way out is no help: optimised code
   // often leaves only by a deoptimisation, and the bytes behind its calls need not be code.
   bool returns() { return has_way_out() && (found_.entered || !(generated_ && sights_.uses_frame_pointer)); }
+  // Helpers of generated code may change registers that functions preserve: PyPy's load the caller's rbp anew. That the
+  // way out belongs to this function is said by the way in.
+  bool odd_return_has_way_in() {
+    const auto same = [this](const FrameRow& row) { return same_frame(row, found_.row); };
+    return found_.way == Way::kOddReturn && !found_.forgot && start_ == 0 && generated_ &&
+           way_in_from_unknown_start(source_, pc_, search_, work_, same);
+  }
   bool main_leads_here() {
     if (found_.way != Way::kNone || generated_) return false;
     const std::uint64_t start = main_function(source_, work_);

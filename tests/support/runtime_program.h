@@ -95,7 +95,9 @@ struct GeneratedShare {
   std::uint64_t generated = 0;  // whole stacks with generated code
   std::uint64_t wrong = 0;      // whole stacks that do not begin at the program's start
 };
-inline GeneratedShare record_generated(const std::string& command, pid_t pid, const std::string& profile) {
+// `start`: how the outermost frame's name begins.
+inline GeneratedShare record_generated(const std::string& command, pid_t pid, const std::string& profile,
+                                       const std::string& start = "_start") {
   GeneratedShare found;
   found.recorded = record_process(command, pid, profile);
   if (found.recorded.status != 0) return found;
@@ -104,7 +106,7 @@ inline GeneratedShare record_generated(const std::string& command, pid_t pid, co
   for (const FoldedStack& stack : stacks) {
     if (!stack.whole) continue;
     found.generated += std::ranges::find(stack.frames, "[jit]") != stack.frames.end() ? stack.count : 0;
-    found.wrong += stack.frames.size() < 2 || stack.frames[1] != "_start" ? stack.count : 0;
+    found.wrong += stack.frames.size() < 2 || !stack.frames[1].starts_with(start) ? stack.count : 0;
   }
   return found;
 }

@@ -203,6 +203,28 @@ TEST_F(SynthesisOnAStack, ATailCallBehindAnEpilogueIsAReturn) {
   EXPECT_TRUE(by_jump);
 }
 
+// PyPy's: code that its loops call takes the caller's rbp from an object. Where the function begins is not known.
+TEST_F(SynthesisOnAStack, AHelperThatChangesRbpHasItsCallerByBothWays) {
+  generated = true;
+  put(kCode, std::vector<std::uint8_t>(0x10, 0));
+  // sub rsp,8; call rax; mov rcx,[rip]; mov rbp,[rcx-8]; add rsp,8; ret
+  put(kCode + 0x10, {0x48, 0x83, 0xec, 0x08, 0xff, 0xd0, 0x48, 0x8b, 0x0d, 0x00, 0x00, 0x00,
+                     0x00, 0x48, 0x8b, 0x69, 0xf8, 0x48, 0x83, 0xc4, 0x08, 0xc3, 0x00, 0x00});
+  word(kStack, kReturn);
+  for (const bool behind_call : {true, false}) {
+    start(kCode + (behind_call ? 0x16 : 0x14), kStack - 8, 0xabc0, behind_call);
+    ASSERT_EQ(step(), kCaller);
+    EXPECT_EQ(certainty, Certainty::kLikely);
+    EXPECT_EQ(caller.pc(), CodeAddress::return_address(kReturn));
+    EXPECT_EQ(caller.sp(), kStack + 8);
+    EXPECT_FALSE(caller.has(x86_64::kRbp));
+  }
+  put(kCode + 0x13, {0x10});  // sub rsp,16: the way in says another frame
+  start(kCode + 0x16, kStack - 8, 0xabc0, true);
+  ASSERT_EQ(step(), kCaller);
+  EXPECT_EQ(certainty, Certainty::kGuess);
+}
+
 TEST_F(SynthesisOnAStack, FramelessCodeThatUsesRbpAsData) {
   // push rbx; sub rsp,8; mov rbp,rdi; call; add rsp,8; pop rbx; ret
   put(kCode, {0x53, 0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0xfd, 0xe8, 1, 0, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3});
