@@ -1,6 +1,11 @@
 #include "os/perf_map.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
+#include <ctime>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -20,7 +25,33 @@ bool take_hex(std::string_view& line, std::uint64_t& value) {
   return error == std::errc() && !line.empty() && (line[0] == ' ' || line[0] == '\t');
 }
 
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// When a process began, in seconds of the wall clock: `starttime` of /proc/PID/stat (proc(5)), in ticks since the boot.
+std::optional<double> start_of_process(pid_t pid) {
+  constexpr int kState = 3, kStartTime = 22;  // numbers of fields; the name before may hold blanks and parentheses
+  const std::string stat = read_proc_file(fmt::format("/proc/{}/stat", pid));
+  std::string_view rest = stat;
+  rest.remove_prefix(std::min(rest.find_last_of(')'), rest.size()));
+  for (int field = kState; field <= kStartTime; ++field)
+    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  std::uint64_t ticks = 0;
+  if (std::from_chars(rest.data(), rest.data() + rest.size(), ticks).ec != std::errc()) return std::nullopt;
+  const double since_boot = static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return seconds_of(CLOCK_REALTIME) - seconds_of(CLOCK_BOOTTIME) + since_boot;
+}
+
 }  // namespace
+
+bool is_left_behind(const struct stat& map, pid_t pid) {
+  constexpr double kForgiven = 2;
+  const std::optional<double> start = start_of_process(pid);
+  return start && static_cast<double>(map.st_mtim.tv_sec) + kForgiven < *start;
+}
 
 std::string perf_map_path(pid_t pid) {
   const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));

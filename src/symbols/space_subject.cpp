@@ -1,6 +1,7 @@
 // Modules of an address space.
 #include <elf.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "base/mapped_file.h"
 #include "formats/image/elf.h"
@@ -135,7 +136,10 @@ KnownModule* SpaceSubject::perf_map() {
   if (origin_.process == 0) return nullptr;
   if (perf_map_.empty()) perf_map_ = perf_map_of(origin_);
   os::Descriptor map(os::open_regular(perf_map_));
-  return map ? modules_.of_perf_map(std::move(map), origin_.process) : nullptr;
+  struct stat status {};
+  if (!map || fstat(map.get(), &status) != 0) return nullptr;
+  if (origin_.live && os::is_left_behind(status, static_cast<pid_t>(origin_.process))) return nullptr;
+  return modules_.of_perf_map(std::move(map), origin_.process);
 }
 
 KnownModule* SpaceSubject::vdso(const ModuleInfo& info) {

@@ -10,9 +10,10 @@
 
 namespace windlass::profiler {
 
-bool PerfMap::open(const std::string& path) {
+bool PerfMap::open(const std::string& path, std::uint32_t tgid) {
   struct stat status {};
   file_ = os::GrowingFile::open({.path = path}, status);
+  if (file_ && os::is_left_behind(status, static_cast<pid_t>(tgid))) file_ = {};
   return static_cast<bool>(file_);
 }
 

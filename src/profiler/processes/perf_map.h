@@ -20,8 +20,8 @@ class PerfMap {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
 
-  // False where it cannot be opened, or is no regular file.
-  [[nodiscard]] bool open(const std::string& path);
+  // False where it cannot be opened, is no regular file, or was left behind by an earlier process of the number `tgid`.
+  [[nodiscard]] bool open(const std::string& path, std::uint32_t tgid);
   [[nodiscard]] int fd() const { return file_.fd(); }
 
   // Takes what has come since the last call; `now`, CLOCK_MONOTONIC in ns, ascends. True if a line covers what an

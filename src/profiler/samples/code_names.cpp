@@ -44,7 +44,7 @@ void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) 
   followed.next_look = now + kLookInterval;
   if (followed.map == nullptr) {
     auto map = std::make_unique<PerfMap>();
-    if (map->open(os::perf_map_path(static_cast<pid_t>(tgid)))) followed.map = std::move(map);
+    if (map->open(os::perf_map_path(static_cast<pid_t>(tgid)), tgid)) followed.map = std::move(map);
   }
   if (followed.map != nullptr)
     followed.renamed |= followed.map->read(now);

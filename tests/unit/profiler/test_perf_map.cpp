@@ -1,9 +1,12 @@
 #include "profiler/processes/perf_map.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -15,8 +18,9 @@ class PerfMapTest : public testing::Test {
   void SetUp() override {
     path_ = testing::TempDir() + "perf-map-" + std::to_string(::getpid());
     write("");
-    ASSERT_TRUE(map_.open(path_));
+    ASSERT_TRUE(map_.open(path_, own_process()));
   }
+  static std::uint32_t own_process() { return static_cast<std::uint32_t>(::getpid()); }
   void TearDown() override { std::remove(path_.c_str()); }
   void write(const std::string& text) const { std::ofstream(path_, std::ios::app) << text; }
   [[nodiscard]] std::string at(std::uint64_t address, std::uint64_t time) const {
@@ -27,6 +31,22 @@ class PerfMapTest : public testing::Test {
   std::string path_;
   PerfMap map_;
 };
+
+// Process numbers come again, and maps stay in /tmp.
+TEST_F(PerfMapTest, AMapOfAnEarlierProcessIsNotTaken) {
+  const auto written = [this](std::time_t time) {
+    const timespec times[] = {{time, 0}, {time, 0}};
+    EXPECT_EQ(utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+    return path_;
+  };
+  PerfMap map;
+  const std::time_t now = std::time(nullptr);
+  EXPECT_FALSE(map.open(written(now - 365 * 86400L), own_process()));
+  EXPECT_TRUE(map.open(written(now + 1), own_process()));
+  EXPECT_TRUE(map.open(written(now - 365 * 86400L), 0)) << "of a process that is gone, nobody knows when it began";
+  // pid 1 began with the machine
+  EXPECT_TRUE(map.open(written(now), 1));
+}
 
 TEST_F(PerfMapTest, ALineCountsFromWhenItTurnedUp) {
   write("1000 100 one\n");
