@@ -6,6 +6,9 @@
 #ifndef WINDLASS_LEARNED_H
 #define WINDLASS_LEARNED_H
 
+#ifndef WL_TARGET_A64
+#include "windlass_coreclr.h"
+#endif
 #include "windlass_step.h"
 
 /* Puts the words to take along into u->taken. Returns 1 if one of them is not known, or cannot be read, or is below the
@@ -48,12 +51,20 @@ WL_GLOBAL int wl_keep_words(struct wl_scratch* s) {
   return 0;
 }
 
-/* Copies what was learned of an address to u->learned. Returns 0 if there is nothing of this kind. */
+/* Is the code still that of u->learned? 1 or 0. */
+WL_INLINE int wl_guard_holds(struct wl_unwind* u) {
+  if (!u->learned.guard_address) return 1;
+  if (wl_read(&u->env, &u->room.value, 8, u->learned.guard_address)) return 0;
+  return (u->room.value & u->learned.guard_mask) == u->learned.guard_value;
+}
+
+/* Copies what was learned of an address to u->learned. Returns 0 if there is nothing of this kind, or of other code. */
 WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
   if (!u) return 0;
-  __u64 place = pc & (WL_LEARNED_BLOCK_BYTES - 1);
+  __u32 shift = kind & WL_LEARNED_LARGE ? WL_LEARNED_PIECE_SHIFT : 0;
+  __u64 place = pc & (((kind & WL_LEARNED_HEAP ? WL_LEARNED_HEAP_BYTES : WL_LEARNED_BLOCK_BYTES) << shift) - 1);
   struct wl_learned_key key = {
-      .pc = kind & WL_LEARNED_BLOCK ? pc - place : pc,
+      .pc = kind & (WL_LEARNED_BLOCK | WL_LEARNED_HEAP) ? pc - place : pc,
       .epoch = u->epoch,
       .tgid = u->tgid,
       .kind = kind,
@@ -62,7 +73,21 @@ WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
   if (!found) return 0;
   u->learned = *found;
   if (u->learned.check != wl_learned_check(&u->learned, key)) return 0;
-  return !(kind & WL_LEARNED_BLOCK) || (u->learned.places >> place & 1);
+  if (kind & WL_LEARNED_HEAP) return 1;
+  if ((kind & WL_LEARNED_BLOCK) && !(u->learned.places >> (place >> shift & 63) & 1)) return 0;
+  return wl_guard_holds(u);
+}
+
+/* Steps from a frame of .NET's code, if the address is in a heap that is known. */
+WL_INLINE int wl_step_heap(struct wl_unwind* u, __u64 pc) {
+#ifdef WL_TARGET_A64
+  (void)u, (void)pc;
+  return WL_END_NO_ROW;
+#else
+  if (!wl_recall(u, pc, WL_LEARNED_HEAP) || wl_find_method_rule(u, pc)) return WL_END_NO_ROW;
+  u->learned_frames++;
+  return wl_apply(u, &u->rule, WL_NO_XREG, pc);
+#endif
 }
 
 /* Steps from a frame of a runtime's code. If nothing was learned for it, or the code has changed, the agent knows more.
@@ -71,14 +96,10 @@ WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
 WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   __u32 exact = u->cursor.exact;
-  int known = wl_recall(u, pc, WL_LEARNED_BLOCK);
+  int known = wl_recall(u, pc, WL_LEARNED_BLOCK) || wl_recall(u, pc, WL_LEARNED_BLOCK | WL_LEARNED_LARGE);
   if (!known && exact) known = wl_recall(u, pc, WL_LEARNED_BLOCK | WL_LEARNED_EXACT);
-  if (!known && !wl_recall(u, pc, exact)) return WL_END_NO_ROW;
-  if (u->learned.guard_address) {
-    if (wl_read(&u->env, &u->room.value, 8, u->learned.guard_address)) return WL_END_NO_ROW;
-    if ((u->room.value & u->learned.guard_mask) != u->learned.guard_value) return WL_END_NO_ROW;
-    u->hash = wl_mix(u->hash, u->learned.guard_value);
-  }
+  if (!known && !wl_recall(u, pc, exact)) return wl_step_heap(u, pc);
+  if (u->learned.guard_address) u->hash = wl_mix(u->hash, u->learned.guard_value);
   if (wl_take_words(u)) return WL_END_NO_ROW;
   u->learned_frames++;
   return wl_apply(u, &u->learned.rule, WL_NO_XREG, pc);

@@ -9,8 +9,8 @@
 
 #include "windlass_table_layout.h"
 
-/* A lookup address in a process, or a block of code, of which wl_learned.places says where the lesson holds. Code that
- * a runtime adds leaves the epoch as it is. So lessons stay when mappings come. */
+/* A lookup address in a process, or a block of code, of which wl_learned.places says where the lesson holds, or a
+ * larger block of a heap. Code that a runtime adds leaves the epoch as it is. So lessons stay when mappings come. */
 struct wl_learned_key {
   __u64 pc;    /* Of a block: its first address. */
   __u64 epoch; /* wl_process.epoch */
@@ -19,7 +19,12 @@ struct wl_learned_key {
 };
 #define WL_LEARNED_EXACT 1u /* Of instructions that were interrupted, else of calls. */
 #define WL_LEARNED_BLOCK 2u /* Without WL_LEARNED_EXACT of both. */
+#define WL_LEARNED_HEAP 4u  /* A struct wl_code_heap stands in the lesson's place. */
+#define WL_LEARNED_LARGE 8u /* With WL_LEARNED_BLOCK alone: the block's places are pieces of several bytes. */
 #define WL_LEARNED_BLOCK_BYTES 64u
+#define WL_LEARNED_LARGE_BYTES 512u
+#define WL_LEARNED_PIECE_SHIFT 3 /* Of a large block. */
+#define WL_LEARNED_HEAP_BYTES 0x10000u
 
 /* A word that a sample takes along: a register, or [register + offset], on the stack. */
 struct wl_taken {
@@ -43,10 +48,29 @@ struct wl_learned {
   __u64 guard_address;
   __u64 guard_mask;
   __u64 guard_value;
-  __u64 places; /* Of a block: the bit of each address for which it holds, the block's first address the lowest. */
+  __u64 places; /* Of a block: the bit of each address, or piece, for which it holds, the block's first the lowest. */
   struct wl_taken taken[WL_MOST_TAKEN];
   __u32 taken_count;
   __u32 check; /* wl_learned_check() of the rest. A map's element may be given to another key while it is read. */
+};
+
+/* Where a heap of .NET's code tells of its methods (windlass_coreclr.h). It holds for the addresses of its key's block
+ * that are in [begin, end). Code there is never freed. */
+struct wl_code_heap {
+  __u64 begin, end;
+  __u64 base;             /* From where functions and their unwind information count. */
+  __u64 map_base;         /* From where the nibble map counts. */
+  __u64 map;              /* The nibble map, of the version that has pointers. */
+  __u16 count, functions; /* Offsets in a method's header: how many functions it has, and these. */
+  __u32 last_stub;        /* What stands in front of code in a header's place is none up to this number. */
+  __u64 unused[2];
+  __u32 reserved;
+  __u32 check; /* As wl_learned has it. */
+};
+
+/* RUNTIME_FUNCTION, of a method or of a handler in it. */
+struct wl_method_function {
+  __u32 begin, end, info;
 };
 
 /* Of all that is learned for a key but `check`. */

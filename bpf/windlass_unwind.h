@@ -82,6 +82,26 @@ struct wl_code_search {
   struct wl_code_piece piece;
 };
 
+/* A method of .NET and how far its unwind codes are undone (windlass_coreclr.h). */
+#define WL_METHOD_FUNCTIONS 8u /* A power of two. */
+#define WL_METHOD_CODES 32u    /* A power of two. */
+
+struct wl_method_search {
+  struct wl_code_heap heap;
+  __u64 start;  /* Of the method, from the map's base; ~0: none yet. */
+  __u64 header; /* Its address. */
+  __u32 unit;   /* Of the map. */
+  __u32 count;  /* Of functions. */
+  struct wl_method_function functions[WL_METHOD_FUNCTIONS];
+  __u32 offset;   /* Of the address in its function. */
+  __u32 info;     /* Of this function. */
+  __u32 at;       /* The next code. */
+  __u32 size;     /* Bytes of the frame that the codes so far have made. */
+  __u32 saved_fp; /* Where above sp the caller's frame pointer is; ~0: nowhere. */
+  __u8 head[4];   /* Of the unwind information, and the codes. */
+  __u16 codes[WL_METHOD_CODES];
+};
+
 /* Data that a step reads; nothing here outlives the step. */
 struct wl_room {
   union {
@@ -89,6 +109,7 @@ struct wl_room {
     __u64 saved[WL_SAVED_REGISTERS]; /* Of a signal frame. */
     struct wl_code_run run;
     struct wl_code_search search;
+    struct wl_method_search method;
   };
   __u64 cfa, base; /* Of the applied rule: its CFA, and its CFA's register. */
   __u64 value;     /* A register in the caller. */
@@ -161,7 +182,7 @@ struct wl_unwind {
   __u32 unused;
   __u64 managed; /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
-  struct wl_rule rule; /* Of managed code. */
+  struct wl_rule rule; /* Of managed code, and of methods of .NET. */
   __u64 plain;         /* The rule of the last step as the memo has it, if that is a plain one; 0: it is not. */
   /* The walk. */
   __u64 hash;        /* Of the kernel's frames, and of what else tells stacks apart. */

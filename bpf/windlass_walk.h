@@ -86,6 +86,11 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
       __u64 real = wl_probed_pc(&u->env, &u->cursor);
       if (real) return wl_stand_at(u, real);
     }
+    /* .NET makes its code executable page by page, and the agent has not heard of the last pages yet. */
+    if (status == WL_END_NO_MAPPING) {
+      int left = wl_step_heap(u, pc);
+      return left == WL_END_NO_ROW ? status : left;
+    }
     if (status != WL_CONTINUE) return status;
   }
   if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);

@@ -67,6 +67,12 @@ class PublishedCode : public sources::NameSource, public std::enable_shared_from
     std::optional<wl_learned> interrupted, called;  // of frames there that were interrupted, or have called
   };
   [[nodiscard]] virtual std::vector<Lessons> lessons_around(CodeAddress /*pc*/) { return {}; }
+  // Where functions begin that have come since the last call, at most so many, so that lessons_around() can tell of
+  // them before they are met. Not of all runtimes.
+  [[nodiscard]] virtual std::vector<std::uint64_t> new_functions(std::size_t /*most*/) { return {}; }
+  // The heap of code that an address is in, if the kernel side can read there how its frames are left. So it needs no
+  // lesson of code that is new. It holds for addresses in [begin, end).
+  [[nodiscard]] virtual std::optional<wl_code_heap> heap_of(std::uint64_t /*address*/) { return std::nullopt; }
   // As UnwindSource has it.
   [[nodiscard]] virtual bool may_be_outermost(std::uint64_t /*address*/) { return true; }
   // True if it has just begun, and will know more.

@@ -216,6 +216,23 @@ std::vector<manager::PublishedCode::Lessons> RuntimeCode::lessons_around(CodeAdd
   return all;
 }
 
+std::vector<std::uint64_t> RuntimeCode::new_functions(std::size_t most) {
+  const std::lock_guard hold(lock_);
+  std::vector<std::uint64_t> begins;
+  for (const Runtime::NewMethod& found : runtime_->new_methods(most)) {
+    const auto method = method_at(found.begin);
+    const auto guard = method ? runtime_->guard_of(**method) : std::nullopt;
+    // Its code was read when it was complete.
+    if (method && ((*method)->lasting || (guard && guard->value == found.guard))) begins.push_back(found.begin);
+  }
+  return begins;
+}
+
+std::optional<wl_code_heap> RuntimeCode::heap_of(std::uint64_t address) {
+  const std::lock_guard hold(lock_);
+  return runtime_->heap_of(address);
+}
+
 bool RuntimeCode::may_be_outermost(std::uint64_t address) {
   const std::lock_guard hold(lock_);
   const auto method = method_at(address);

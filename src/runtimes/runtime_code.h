@@ -84,6 +84,14 @@ class Runtime {
     std::uint64_t address = 0, mask = ~std::uint64_t{0}, value = 0;
   };
   [[nodiscard]] virtual std::optional<Guard> guard_of(const Method& /*method*/) { return std::nullopt; }
+  // Methods that have come since the last call, complete ones, and the value of their guard then: at most so many that
+  // do not last, and the others once.
+  struct NewMethod {
+    std::uint64_t begin = 0, guard = 0;
+  };
+  [[nodiscard]] virtual std::vector<NewMethod> new_methods(std::size_t /*most*/) { return {}; }
+  // As PublishedCode::heap_of().
+  [[nodiscard]] virtual std::optional<wl_code_heap> heap_of(std::uint64_t /*address*/) { return std::nullopt; }
   // A method's functions at an address: those inlined there, innermost first, then itself.
   virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<sources::NamedFunction>& to) {
     if (!method.name.empty()) to.push_back({method.name});
@@ -140,6 +148,8 @@ class RuntimeCode final : public manager::PublishedCode {
   bool teaches() const override;
   std::optional<wl_learned> lesson(CodeAddress pc) override;
   std::vector<Lessons> lessons_around(CodeAddress pc) override;
+  std::vector<std::uint64_t> new_functions(std::size_t most) override;
+  std::optional<wl_code_heap> heap_of(std::uint64_t address) override;
   bool may_be_outermost(std::uint64_t address) override;
   wl_way way_to_stack() override;
   bool is_starting() override;

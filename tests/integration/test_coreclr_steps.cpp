@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,6 +19,9 @@
 #include "support/coreclr_walk.h"
 #include "support/find_in_images.h"
 #include "support/step_judge.h"
+#include "windlass_user_env.h"
+
+#include "windlass_walk.h"
 
 namespace windlass {
 namespace {
@@ -69,6 +73,53 @@ class ByIterator {
   std::unique_ptr<test::CoreClrRuntime> runtime_;
 };
 
+// The same frames as the kernel side leaves them once it knows the heap: it reads the unwind information itself.
+class ByKernelSide {
+ public:
+  ByKernelSide(pid_t pid, StepJudge& judge) : judge_(judge) {
+    const auto at = test::find_in_images(judge.memory(), test::maps_of(pid), runtimes::coreclr::find_descriptor);
+    const auto descriptor = at ? runtimes::coreclr::Descriptor::read(judge.memory(), *at)
+                               : fail(ErrorCode::kNotFound, "no CoreCLR in the process", 0);
+    if (auto code = descriptor ? runtimes::coreclr::CodeMap::make(*descriptor) : Failure(descriptor.error()))
+      map_ = std::make_unique<runtimes::coreclr::CodeMap>(*code);
+    unwind_->env.context = const_cast<Memory*>(&judge.memory());  // only read
+    unwind_->env.read = [](void* context, void* to, __u32 size, __u64 address) {
+      return static_cast<const Memory*>(context)->read(address, to, size) ? 0 : 1;
+    };
+    judge.ways.also = [this, before = judge.ways.also](const user_regs_struct& now, const StepJudge::Call& call) {
+      std::string wrong = before ? before(now, call) : "";
+      return wrong.empty() ? leave(now, call) : wrong;
+    };
+  }
+
+  std::size_t left = 0, to_the_agent = 0;
+
+ private:
+  std::string leave(const user_regs_struct& now, const StepJudge::Call& call) {
+    const auto heap = map_ ? map_->heap_of(judge_.memory(), now.rip) : std::nullopt;
+    if (!heap) return "";
+    wl_cursor& cursor = unwind_->cursor;
+    cursor = {};
+    cursor.regs[WL_PC] = now.rip;
+    cursor.regs[WL_SP] = now.rsp;
+    cursor.regs[WL_FP] = now.rbp;
+    cursor.valid = WL_VALID_BASE | 1U << WL_FP;
+    cursor.exact = 1;
+    std::memcpy(&unwind_->learned, &*heap, sizeof *heap);
+    if (wl_find_method_rule(unwind_.get(), now.rip) != 0) return ++to_the_agent, "";
+    ++left;
+    if (wl_apply(unwind_.get(), &unwind_->rule, WL_NO_XREG, now.rip) != WL_CONTINUE) return "the kernel side stops";
+    const std::uint64_t fp = call.before.get(6);
+    if (cursor.regs[WL_PC] == call.pc && cursor.regs[WL_SP] == call.sp && cursor.regs[WL_FP] == fp) return "";
+    return fmt::format("kernel side: pc {:#x} sp {:#x} rbp {:#x}, not {:#x} {:#x} {:#x}", cursor.regs[WL_PC],
+                       cursor.regs[WL_SP], cursor.regs[WL_FP], call.pc, call.sp, fp);
+  }
+
+  StepJudge& judge_;
+  std::unique_ptr<runtimes::coreclr::CodeMap> map_;
+  std::unique_ptr<wl_unwind> unwind_ = std::make_unique<wl_unwind>();
+};
+
 // How the runtime compiles, as an environment variable, and how many methods are stepped through at least.
 struct Way {
   const char* name;
@@ -103,10 +154,13 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
   {
     StepJudge judge(pid);
     const ByIterator iterator(pid, judge);
+    const ByKernelSide kernel(pid, judge);
     // A thread that stands in the runtime's own code, compiling say, may stay there for a long time.
     judge.run(WINDLASS_STEPS, [&] { return judge.methods.size() >= GetParam().methods; });
     ::printf("%zu instructions judged (%zu by the iterator), %zu different ones of %zu methods and stubs: %zu wrong\n",
              judge.judged, iterator.iterated, judge.instructions.size(), judge.methods.size(), judge.wrong);
+    ::printf("%zu left by the kernel side, %zu left to the agent\n", kernel.left, kernel.to_the_agent);
+    EXPECT_GT(kernel.left, kernel.to_the_agent * 2);
     ::printf("%s", judge.peers_text().c_str());
     EXPECT_GT(iterator.iterated, judge.judged / 2);
     EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;

@@ -57,6 +57,7 @@ struct ConstMethod {
 inline constexpr std::size_t kConstHeader = offsetof(ConstMethod, code);
 struct Method {
   ConstMethod* constant;
+  void* code;
 };
 struct Queue {
   std::uint8_t* buffer;
@@ -92,7 +93,7 @@ inline Pool pool = {&klass, 3, {nullptr, &outer_name, &inner_name, &file_name, n
 // Lines: bci 0 is of 100 (two numbers, by zigzag), bci 2 of 101, bci 4 of 105.
 inline ConstMethod outer_const = {&pool, 1, 8, 1, {}, {0xff, 0, 200, 0, 0x11, 0x14, 0, 0}};
 inline ConstMethod inner_const = {&pool, 2, 8, 0, {}, {}};
-inline Method outer = {&outer_const}, inner = {&inner_const};
+inline Method outer = {&outer_const, nullptr}, inner = {&inner_const, nullptr};
 
 struct Field {
   const char *type, *name, *kind;
@@ -145,6 +146,7 @@ inline Field fields[] = {
     FIELD("InterpreterCodelet", "_size", Codelet, size),
     FIELD("InterpreterCodelet", "_description", Codelet, description),
     FIELD("Method", "_constMethod", Method, constant),
+    FIELD("Method", "_code", Method, code),
     FIELD("ConstMethod", "_constants", ConstMethod, constants),
     FIELD("ConstMethod", "_name_index", ConstMethod, name_index),
     FIELD("ConstMethod", "_code_size", ConstMethod, code_size),

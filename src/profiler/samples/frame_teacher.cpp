@@ -37,10 +37,16 @@ class BlockLessons {
     wl_learned& to = known != lessons_.end() ? *known : lessons_.emplace_back(*lesson);
     to.places |= places;
   }
+  // Not for these places any more.
+  void remove(std::uint64_t places, const wl_learned& lesson) {
+    for (wl_learned& known : lessons_)
+      if (is_same(known, lesson)) known.places &= ~places;
+  }
+  [[nodiscard]] const std::vector<wl_learned>& all() const { return lessons_; }
   // That of the most places; null: there is none.
   [[nodiscard]] const wl_learned* best() const {
     const auto found = std::ranges::max_element(lessons_, {}, [](auto& it) { return std::popcount(it.places); });
-    return found != lessons_.end() ? &*found : nullptr;
+    return found != lessons_.end() && found->places != 0 ? &*found : nullptr;
   }
 
  private:
@@ -50,6 +56,31 @@ class BlockLessons {
 
 constexpr std::uint64_t block_of(std::uint64_t address) { return address & ~std::uint64_t{WL_LEARNED_BLOCK_BYTES - 1}; }
 constexpr std::uint64_t place_of(std::uint64_t address) { return std::uint64_t{1} << (address - block_of(address)); }
+
+// The same of large blocks.
+constexpr std::uint64_t kPiece = std::uint64_t{1} << WL_LEARNED_PIECE_SHIFT;  // bytes
+constexpr std::uint64_t large_of(std::uint64_t address) { return address & ~std::uint64_t{WL_LEARNED_LARGE_BYTES - 1}; }
+constexpr unsigned piece_of(std::uint64_t address) {
+  return static_cast<unsigned>((address - large_of(address)) / kPiece);
+}
+
+// The pieces of its large block that a block has all the places of.
+std::uint64_t pieces_of(std::uint64_t block, std::uint64_t places) {
+  constexpr std::uint64_t kAll = (std::uint64_t{1} << kPiece) - 1;
+  std::uint64_t pieces = 0;
+  for (unsigned i = 0; i < WL_LEARNED_BLOCK_BYTES / kPiece; ++i)
+    if ((places >> i * kPiece & kAll) == kAll) pieces |= std::uint64_t{1} << (piece_of(block) + i);
+  return pieces;
+}
+
+// The other way.
+std::uint64_t places_of(std::uint64_t block, std::uint64_t pieces) {
+  constexpr std::uint64_t kAll = (std::uint64_t{1} << kPiece) - 1;
+  std::uint64_t places = 0;
+  for (unsigned i = 0; i < WL_LEARNED_BLOCK_BYTES / kPiece; ++i)
+    if ((pieces >> (piece_of(block) + i) & 1) != 0) places |= kAll << i * kPiece;
+  return places;
+}
 
 // Calls visit(block, places) for all blocks of a stretch of code.
 template <typename Visit>
@@ -83,13 +114,51 @@ bool FrameTeacher::KeyEqual::operator()(const wl_learned_key& a, const wl_learne
 }
 
 void FrameTeacher::teach(const wl_learned_key& key, Known& known, manager::PublishedCode& code) {
+  const bool in_heap = teach_heap(key, code, known.asked);
   const auto lesson = code.lesson(at(key.pc, key.kind == WL_LEARNED_EXACT));
   if (known.is_one && (!lesson || !equal(*lesson, known.lesson))) ++changes_;
   known.is_one = lesson.has_value();
   if (!lesson) return;
   known.lesson = *lesson;
-  if (!is_in_block(key, *lesson, known.asked)) teach_around(key, code, known.asked);
+  // The kernel side leaves some interrupted instructions of a heap to the agent: those that may be in an epilogue.
+  const bool is_read = in_heap && key.kind != WL_LEARNED_EXACT;
+  if (!is_read && !is_in_block(key, *lesson, known.asked)) teach_around(key, code, known.asked);
   if (!is_in_block(key, *lesson, known.asked)) sink_(key, *lesson);
+  if (!in_heap) teach_ahead(key, code, known.asked);
+}
+
+// Where one function is new, others are.
+void FrameTeacher::teach_ahead(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now) {
+  if (ahead_.size() >= kMaxKnown) ahead_.clear();
+  std::uint64_t& asked = ahead_[key.tgid];
+  if (asked != 0 && now - asked < kAheadAfter) return;
+  asked = now;
+  for (const std::uint64_t begin : code.new_functions(kMostAhead))
+    teach_around({begin, key.epoch, key.tgid, WL_LEARNED_EXACT}, code, now);
+}
+
+// Of a heap that the kernel side reads by itself. False: there is none.
+bool FrameTeacher::teach_heap(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now) {
+  const auto part = [&](std::uint64_t address) -> wl_learned_key {
+    return {address & ~std::uint64_t{WL_LEARNED_HEAP_BYTES - 1}, key.epoch, key.tgid, WL_LEARNED_HEAP};
+  };
+  if (const auto known = blocks_.find(part(key.pc));
+      known != blocks_.end() && now - known->second.asked < kAgainAfter) {
+    const auto heap = std::bit_cast<wl_code_heap>(known->second.lesson);
+    if (key.pc >= heap.begin && key.pc < heap.end) return true;
+  }
+  const auto heap = code.heap_of(key.pc);
+  if (!heap || key.pc < heap->begin || key.pc >= heap->end) return false;
+  const std::uint64_t pc = key.pc, first = pc - std::min(pc, kHeapNear), last = pc + std::min(~pc, kHeapNear);
+  const std::uint64_t begin = std::max<std::uint64_t>(heap->begin, first),
+                      end = std::min<std::uint64_t>(heap->end, last);
+  const auto lesson = std::bit_cast<wl_learned>(*heap);
+  for (std::uint64_t at = part(begin).pc; at < end; at += WL_LEARNED_HEAP_BYTES) {
+    if (blocks_.size() >= kMaxBlocks) blocks_.clear();
+    blocks_[part(at)] = {now, lesson};
+    sink_(part(at), lesson);
+  }
+  return true;
 }
 
 // Was the lesson taught lately with all the block that the address is in?
@@ -100,7 +169,35 @@ bool FrameTeacher::is_in_block(const wl_learned_key& key, const wl_learned& less
     const wl_learned& known = found->second.lesson;
     return (known.places & place_of(key.pc)) != 0 && is_same(known, lesson);
   };
-  return has(0) || (key.kind == WL_LEARNED_EXACT && has(WL_LEARNED_EXACT));
+  const auto has_large = [&] {
+    const auto found = blocks_.find({large_of(key.pc), key.epoch, key.tgid, WL_LEARNED_BLOCK | WL_LEARNED_LARGE});
+    if (found == blocks_.end() || now - found->second.asked >= kAgainAfter) return false;
+    return (found->second.lesson.places >> piece_of(key.pc) & 1) != 0 && is_same(found->second.lesson, lesson);
+  };
+  return has(0) || has_large() || (key.kind == WL_LEARNED_EXACT && has(WL_LEARNED_EXACT));
+}
+
+// A lesson that holds for most of a large block is taught once for all of its whole pieces there. Two functions cannot
+// both have most of a block.
+template <typename ByBlock>
+void FrameTeacher::teach_large(const wl_learned_key& key, ByBlock& both, std::uint64_t now) {
+  constexpr int kMost = 64 / 2 + 1;
+  for (auto from = both.begin(); from != both.end();) {
+    const std::uint64_t large = large_of(from->first);
+    const auto to = both.lower_bound(large + WL_LEARNED_LARGE_BYTES);
+    BlockLessons pieces;
+    for (auto it = from; it != to; ++it)
+      for (const wl_learned& lesson : it->second.all()) {
+        wl_learned alone = lesson;
+        alone.places = 0;
+        pieces.add(pieces_of(it->first, lesson.places), alone);
+      }
+    if (const wl_learned* best = pieces.best(); best != nullptr && std::popcount(best->places) >= kMost) {
+      teach_block({large, key.epoch, key.tgid, WL_LEARNED_BLOCK | WL_LEARNED_LARGE}, *best, now);
+      for (auto it = from; it != to; ++it) it->second.remove(places_of(it->first, best->places), *best);
+    }
+    from = to;
+  }
 }
 
 // What the kernel side needs for one frame of a function is most of what it needs for the others.
@@ -121,6 +218,7 @@ void FrameTeacher::teach_around(const wl_learned_key& key, manager::PublishedCod
     for (const auto& [block, lessons] : blocks)
       if (const wl_learned* best = lessons.best()) teach_block({block, key.epoch, key.tgid, kind}, *best, now);
   };
+  teach_large(key, both, now);
   teach_all(both, WL_LEARNED_BLOCK);
   teach_all(interrupted, WL_LEARNED_BLOCK | WL_LEARNED_EXACT);
 }

@@ -40,7 +40,11 @@ class FrameTeacher {
   static constexpr std::uint64_t kAgainAfter = 1'000'000'000;  // ns
   static constexpr std::size_t kMaxKnown = std::size_t{1} << 17;
   static constexpr std::size_t kMaxBlocks = std::size_t{1} << 16;
-  static constexpr std::uint64_t kNear = 64 << 10;  // bytes of a function before and behind a frame's place
+  // How often a process is asked for functions that are new, and for how many at most.
+  static constexpr std::uint64_t kAheadAfter = 100'000'000;  // ns
+  static constexpr std::size_t kMostAhead = 100;
+  static constexpr std::uint64_t kNear = 64 << 10;     // bytes of a function before and behind a frame's place
+  static constexpr std::uint64_t kHeapNear = 4 << 20;  // bytes of a heap, the same
 
   struct KeyHash {
     std::size_t operator()(const wl_learned_key& key) const;
@@ -62,13 +66,18 @@ class FrameTeacher {
   using Blocks = std::unordered_map<wl_learned_key, Block, KeyHash, KeyEqual>;
 
   void teach(const wl_learned_key& key, Known& known, manager::PublishedCode& code);
+  void teach_ahead(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now);
+  [[nodiscard]] bool teach_heap(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now);
   void teach_around(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now);
+  template <typename ByBlock>
+  void teach_large(const wl_learned_key& key, ByBlock& both, std::uint64_t now);
   void teach_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now);
   [[nodiscard]] bool is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const;
 
   Sink sink_;
   std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;  // by address, not by block
   Blocks blocks_;
+  std::unordered_map<std::uint32_t, std::uint64_t> ahead_;  // when a process was asked last, by tgid
   std::uint64_t changes_ = 0;
 };
 

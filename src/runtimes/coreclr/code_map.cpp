@@ -121,7 +121,7 @@ Expected<CodeMap::Section> CodeMap::section_of(const Memory& memory, std::uint64
       const auto heap = read_value<std::uint64_t>(memory, *section + section_heap_);
       const auto r2r = read_value<std::uint64_t>(memory, *section + section_r2r_);
       if (!first || !flags || !heap || !r2r) return unreadable(*section);
-      return Section{*first, *flags, *heap, *r2r};
+      return Section{{*begin, *end}, *first, *flags, *heap, *r2r};
     }
     at = *next & ~kCollectibleMark;
   }
@@ -191,6 +191,29 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) const 
   if (const auto read = read_functions(memory, block); !read) return Failure(read.error());
   if (pc >= block.end()) return no_method(pc);
   return block;
+}
+
+std::optional<wl_code_heap> CodeMap::heap_of(const Memory& memory, std::uint64_t pc) const {
+  constexpr std::uint32_t kMostOffset = 0xffff;
+  const auto section = section_of(memory, pc);
+  if (!section || section->r2r_module != 0 || (section->flags & (kCodeHeap | kRangeList | kCollectible)) != kCodeHeap ||
+      section->heap == 0 || version_ < 2 || function_size_ != sizeof(wl_method_function) || function_begin_ != 0 ||
+      function_end_ != 4 || function_info_ != 8 || header_count_ > kMostOffset || header_functions_ > kMostOffset)
+    return std::nullopt;
+  const auto begin = read_value<std::uint64_t>(memory, section->heap + heap_begin_);
+  const auto base = read_value<std::uint64_t>(memory, section->heap + heap_map_base_);
+  const auto map = read_value<std::uint64_t>(memory, section->heap + heap_map_);
+  if (!begin || !base || !map) return std::nullopt;
+  wl_code_heap heap{};
+  heap.begin = std::max(section->range.begin, *begin);
+  heap.end = section->range.end;
+  heap.base = section->begin;
+  heap.map_base = *base;
+  heap.map = *map;
+  heap.count = static_cast<std::uint16_t>(header_count_);
+  heap.functions = static_cast<std::uint16_t>(header_functions_);
+  heap.last_stub = static_cast<std::uint32_t>(last_stub_kind_);
+  return heap;
 }
 
 bool CodeMap::is_still(const Memory& memory, const CodeBlock& block) const {

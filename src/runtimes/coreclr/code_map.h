@@ -9,10 +9,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/address_range.h"
 #include "runtimes/coreclr/descriptor.h"
 #include "windlass/format/winx64.h"
 #include "windlass/function_ref.h"
 #include "windlass/walk.h"
+#include "windlass_learned_layout.h"
 
 namespace windlass::runtimes::coreclr {
 
@@ -43,11 +45,15 @@ class CodeMap {
   // kNotFound: nothing of the runtime's is there; kUnsupported: a kind of code that is not read
   // (code compiled ahead of time). Others: what is wrong. Bounded by the limits above.
   [[nodiscard]] Expected<CodeBlock> find(const Memory& memory, std::uint64_t pc) const;
+  // Where the code around a method tells of itself, if the kernel side can read that (bpf/windlass_coreclr.h) and none
+  // of the code is ever freed.
+  [[nodiscard]] std::optional<wl_code_heap> heap_of(const Memory& memory, std::uint64_t pc) const;
   // Is what find() gave still there?
   [[nodiscard]] bool is_still(const Memory& memory, const CodeBlock& block) const;
 
  private:
   struct Section {
+    AddressRange range;  // of the fragment
     std::uint64_t begin = 0;
     std::uint32_t flags = 0;
     std::uint64_t heap = 0, r2r_module = 0;

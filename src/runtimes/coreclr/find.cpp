@@ -51,6 +51,9 @@ class CoreClr final : public Runtime {
   bool teaches() const override { return true; }
   // Its frames run one function each.
   std::optional<std::vector<wl_taken>> words_of(const Method&, CodeAddress) override { return std::vector<wl_taken>{}; }
+  std::optional<wl_code_heap> heap_of(std::uint64_t address) override {
+    return has_map() ? tables_->map->heap_of(*memory_, address) : std::nullopt;
+  }
   bool is_still(const Method& method) override {
     return has_map() && static_cast<const Code&>(method).is_still(*tables_->map, *memory_);
   }

@@ -88,6 +88,7 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   map.codelet_size_ = layout.field("InterpreterCodelet", "_size");
   map.codelet_description_ = layout.field("InterpreterCodelet", "_description");
   map.codelet_header_ = layout.size("InterpreterCodelet");
+  map.method_code_ = structs.offset("Method", "_code").value_or(0);
   if (layout.error()) return Failure(*layout.error());
   return map;
 }
@@ -230,8 +231,9 @@ void CodeMap::read_debug_information(const Memory& memory, Blob& blob) const {
     blob.debug = {};
 }
 
-// Codelets lie one behind the other: a header, then code.
-Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const {
+// Codelets lie one behind the other: a header, then code. Calls visit(place, size) until that says no.
+template <typename Visit>
+Expected<void> CodeMap::each_codelet(const Memory& memory, Visit&& visit) const {
   const auto queue = read_value<std::uint64_t>(memory, interpreter_);
   if (!queue) return Failure(unreadable(interpreter_));
   const auto buffer = read_value<std::uint64_t>(memory, *queue + queue_buffer_);
@@ -239,20 +241,78 @@ Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc
              end = read_value<std::uint32_t>(memory, *queue + queue_end_);
   if (!buffer || !begin || !end) return Failure(unreadable(*queue));
   std::uint64_t at = *buffer + *begin;
-  for (std::uint32_t i = 0; i < kMaxCodelets && at < *buffer + *end && at <= pc; ++i) {
+  for (std::uint32_t i = 0; i < kMaxCodelets && at < *buffer + *end; ++i) {
     const auto size = read_value<std::uint32_t>(memory, at + codelet_size_);
-    if (!size || *size <= codelet_header_ || *size > kMaxCode) break;
-    if (pc - at < *size) {
-      blob.begin = std::max(blob.begin, at + codelet_header_);
-      blob.end = std::min(blob.end, at + *size);
-      blob.name =
-          read_text(memory, read_value<std::uint64_t>(memory, at + codelet_description_).value_or(0), kLongestName);
-      if (pc < blob.begin || pc >= blob.end) break;
-      return {};
-    }
+    if (!size || *size <= codelet_header_ || *size > kMaxCode || !visit(at, *size)) break;
     at += *size;
   }
+  return {};
+}
+
+Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const {
+  bool found = false;
+  const auto visited = each_codelet(memory, [&](std::uint64_t at, std::uint32_t size) {
+    if (pc < at) return false;
+    if (pc - at >= size) return true;
+    blob.begin = std::max(blob.begin, at + codelet_header_);
+    blob.end = std::min(blob.end, at + size);
+    blob.name =
+        read_text(memory, read_value<std::uint64_t>(memory, at + codelet_description_).value_or(0), kLongestName);
+    found = pc >= blob.begin && pc < blob.end;
+    return false;
+  });
+  if (!visited || found) return visited;
   return fail(ErrorCode::kNotFound, "between the interpreter's codelets", pc);
+}
+
+std::vector<std::uint64_t> CodeMap::codelets(const Memory& memory) const {
+  std::vector<std::uint64_t> begins;
+  (void)each_codelet(memory,
+                     [&](std::uint64_t at, std::uint32_t) { return begins.push_back(at + codelet_header_), true; });
+  return begins;
+}
+
+// A block is in the map before its code is copied to it. A Method is given its code when that is complete.
+bool CodeMap::is_complete(const Memory& memory, const Blob& blob) const {
+  const auto code = read_value<std::uint64_t>(memory, blob.method + method_code_);
+  return blob.is_compiled() && blob.method != 0 && code && *code == blob.address;
+}
+
+std::optional<Blob> CodeMap::compiled_at(const Memory& memory, std::uint64_t block) const {
+  const auto used = read_value<std::uint8_t>(memory, block + block_used_);
+  if (!used || *used == 0) return std::nullopt;
+  auto blob = read_blob(memory, block + block_size_);
+  if (!blob || !blob->is_compiled()) return std::nullopt;
+  return std::move(*blob);
+}
+
+std::vector<Blob> CodeMap::new_methods(const Memory& memory, std::size_t most) {
+  std::vector<Blob> found;
+  const auto heaps = read_heaps(memory);
+  if (!heaps || method_code_ == 0) return found;
+  for (const Heap& heap : *heaps) {
+    const std::uint64_t segments = (heap.end - heap.begin) >> heap.log2_segment;
+    std::vector<std::uint8_t> map(std::min({segments, heap.map_end - heap.map, kMaxMap}));
+    if (!memory.read(heap.map, map.data(), map.size())) continue;
+    std::vector<std::uint8_t>& seen = seen_[heap.map];
+    seen.resize(map.size(), kFreeSegment);
+    for (std::size_t begin = 0, end = 0; begin < map.size(); begin = end) {
+      for (end = begin + 1; end < map.size() && map[end] != 0 && map[end] != kFreeSegment;) ++end;
+      const auto at = static_cast<std::ptrdiff_t>(begin), to = static_cast<std::ptrdiff_t>(end);
+      if (std::equal(map.begin() + at, map.begin() + to, seen.begin() + at)) continue;
+      if (map[begin] == 0 && found.size() >= most) return found;
+      const std::uint64_t block = heap.begin + (std::uint64_t{begin} << heap.log2_segment);
+      if (const auto blob = map[begin] == 0 ? compiled_at(memory, block) : std::nullopt) {
+        // Perhaps it is the next time. Code that was replaced is none of its Method's, either.
+        const bool complete = is_complete(memory, *blob);
+        if (!complete && incomplete_.insert(block).second) continue;
+        incomplete_.erase(block);
+        if (complete) found.push_back(*blob);
+      }
+      std::copy(map.begin() + at, map.begin() + to, seen.begin() + at);
+    }
+  }
+  return found;
 }
 
 bool CodeMap::is_still(const Memory& memory, const Blob& blob) const {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,13 +64,19 @@ class CodeMap {
   static constexpr std::uint32_t kMaxHeaps = 16;
   static constexpr std::uint32_t kMaxCode = 4U << 20;  // bytes of one blob
   static constexpr std::uint32_t kMaxCodelets = 4096;
-  static constexpr unsigned kMaxSteps = 1U << 16;  // backwards in a segment map
+  static constexpr unsigned kMaxSteps = 1U << 16;     // backwards in a segment map
+  static constexpr std::uint64_t kMaxMap = 4U << 20;  // bytes of a segment map that new_methods() reads
 
   // kUnsupported: a field that is missing.
   [[nodiscard]] static Expected<CodeMap> make(const VmStructs& structs);
 
   // kNotFound: nothing of the runtime's is there. Others: what is wrong. Bounded by the limits above.
   [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
+  // Begins of the interpreter's codelets.
+  [[nodiscard]] std::vector<std::uint64_t> codelets(const Memory& memory) const;
+  // Compiled methods that have come since the last call, at most so many. Each is its Method's code, so it is complete.
+  // Linear in the code heaps' segments.
+  [[nodiscard]] std::vector<Blob> new_methods(const Memory& memory, std::size_t most);
   // Is what find() gave still there? Of a process that has ended, what was there last.
   [[nodiscard]] bool is_still(const Memory& memory, const Blob& blob) const;
   // Where compiled code has Blob::id.
@@ -81,9 +89,13 @@ class CodeMap {
   };
   [[nodiscard]] Expected<std::vector<Heap>> read_heaps(const Memory& memory) const;
   [[nodiscard]] Expected<std::uint64_t> block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const;
+  [[nodiscard]] bool is_complete(const Memory& memory, const Blob& blob) const;
+  [[nodiscard]] std::optional<Blob> compiled_at(const Memory& memory, std::uint64_t block) const;
   [[nodiscard]] Expected<Blob> read_blob(const Memory& memory, std::uint64_t at) const;
   void read_method(const Memory& memory, Blob& blob) const;
   void read_debug_information(const Memory& memory, Blob& blob) const;
+  template <typename Visit>
+  Expected<void> each_codelet(const Memory& memory, Visit&& visit) const;
   [[nodiscard]] Expected<void> narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const;
 
   std::uint64_t heaps_ = 0, interpreter_ = 0, call_return_ = 0;
@@ -103,6 +115,9 @@ class CodeMap {
   std::uint32_t thread_continuation_ = 0, continuation_entry_ = 0;
   std::uint32_t queue_buffer_ = 0, queue_begin_ = 0, queue_end_ = 0;
   std::uint32_t codelet_size_ = 0, codelet_description_ = 0, codelet_header_ = 0;
+  std::uint32_t method_code_ = 0;
+  std::set<std::uint64_t> incomplete_;                       // blocks that new_methods() has met once
+  std::map<std::uint64_t, std::vector<std::uint8_t>> seen_;  // segment maps as far as new_methods() has come, by place
 };
 
 }  // namespace windlass::runtimes::hotspot

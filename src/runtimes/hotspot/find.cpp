@@ -82,13 +82,23 @@ class HotSpot final : public Runtime {
     if (code.is_return_barrier(pc.lookup())) return std::nullopt;  // the frame above is where the thread's data say
     if (code.blob().kind != Blob::Kind::kCodelet) return std::vector<wl_taken>{};
     FrameRow row;
-    if (!has_names() || !code.row_at(pc.lookup(), row) || !row.cfa.is(CfaRule::kLoaded)) return std::nullopt;
+    if (!has_names() || !code.row_at(pc.lookup(), row)) return std::nullopt;
+    // Without the interpreter's frame, or not yet: frame_function() does not look.
+    if (!row.cfa.is(CfaRule::kLoaded)) return std::vector<wl_taken>{};
     const auto below = [](std::uint64_t bytes) {
       return wl_taken{static_cast<std::int16_t>(-static_cast<std::int64_t>(bytes)), x86_64::kRbp, 0};
     };
     std::vector<wl_taken> words{below(kMethodBelowFrame), below(kBcpBelowFrame)};
     if (!pc.is_return_address()) words.push_back({0, kBcpRegister, WL_TAKEN_REGISTER});
     return words;
+  }
+  std::vector<NewMethod> new_methods(std::size_t most) override {
+    std::vector<NewMethod> methods;
+    if (!has_map()) return methods;
+    if (!std::exchange(told_codelets_, most != 0))
+      for (const std::uint64_t begin : tables_->map->codelets(*memory_)) methods.push_back({begin, 0});
+    for (const Blob& blob : tables_->map->new_methods(*memory_, most)) methods.push_back({blob.begin, blob.id});
+    return methods;
   }
   // Stubs in assembly: copies, cryptography, checks of types.
   bool is_told_by_code(const Method& method) const override {
@@ -162,6 +172,7 @@ class HotSpot final : public Runtime {
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t image_;
+  bool told_codelets_ = false;
   std::vector<Scope> scopes_;
   LateMap<Tables> tables_;
 };

@@ -78,6 +78,41 @@ TEST_F(Learned, ALessonOfABlockServesItsPlaces) {
   EXPECT_EQ(frames.size(), 1U) << "half of another element";
 }
 
+TEST_F(Learned, ALessonOfALargeBlockServesItsPieces) {
+  constexpr std::uint32_t kLarge = WL_LEARNED_BLOCK | WL_LEARNED_LARGE;
+  wl_learned large = lesson(16);
+  large.places = ~(std::uint64_t{1} << 0x100 / 8);
+  teach(kGenerated, kLarge, large);
+  walk();
+  EXPECT_EQ(frames.size(), 1U) << "all pieces but that of the address";
+  large.places = std::uint64_t{1} << 0x100 / 8;
+  teach(kGenerated, kLarge, large);
+  walk();
+  EXPECT_EQ(frames.size(), 2U);
+  EXPECT_EQ(target.scratch->unwind.learned_frames, 1U);
+  large.places |= std::uint64_t{1} << 0x10f / 8;
+  teach(kGenerated, kLarge, large);
+  walk();
+  EXPECT_EQ(target.scratch->unwind.learned_frames, 2U) << "of what has called, too";
+}
+
+// What is left of the code before at an address does not hide the lesson of the code that is there now.
+TEST_F(Learned, ALessonOfOtherCodeIsPassedOver) {
+  wl_learned before = lesson(0), now = lesson(16);
+  before.guard_address = now.guard_address = kGuard;
+  before.guard_mask = now.guard_mask = 0xff;
+  before.guard_value = 76;
+  now.guard_value = 77;
+  before.places = now.places = ~std::uint64_t{0};
+  teach(kGenerated + 0x100, WL_LEARNED_BLOCK, before);
+  walk();
+  EXPECT_EQ(frames.size(), 1U);
+  teach(kGenerated, WL_LEARNED_BLOCK | WL_LEARNED_LARGE, now);
+  walk();
+  ASSERT_GE(frames.size(), 2U);
+  EXPECT_EQ(frames[1], kGenerated + 0x110);
+}
+
 TEST_F(Learned, APlaceWithALessonOfItsOwnIsOutOfTheBlocks) {
   wl_learned of_block = lesson(0);
   of_block.places = ~std::uint64_t{1};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,20 +51,37 @@ class FakeRuntime final : public manager::PublishedCode {
     made.taken_count = 3;
     return made;
   }
-  // The function is all code from kCode on, in stretches of 32 bytes, but for `elsewhere`.
+  // The function is code from kCode on, in stretches of 32 bytes.
   std::vector<Lessons> lessons_around(CodeAddress pc) override {
     std::vector<Lessons> all;
     if (pc.lookup() == alone) return all;
-    for (std::uint64_t at = kCode; at < kCode + 0x400; at += 0x20)
+    for (std::uint64_t at = kCode; at < kCode + size; at += 0x20)
       all.push_back({{at, at + 0x20},
                      lesson(CodeAddress::instruction(at)),
                      interrupted_alone ? std::nullopt : lesson(CodeAddress::return_address(at + 1))});
+    if (cut != 0) {
+      auto first = all.front();
+      first.stretch = {kCode + cut - 8, kCode + cut};
+      first.interrupted->rule.cfa_offset = first.called->rule.cfa_offset = 48;
+      all.insert(all.begin(), first);  // where two overlap the first one counts
+    }
     return all;
   }
+  std::vector<std::uint64_t> new_functions(std::size_t most) override {
+    ++asked_ahead;
+    std::vector<std::uint64_t> begins = ahead;
+    begins.resize(std::min(begins.size(), most));
+    return begins;
+  }
+  std::optional<wl_code_heap> heap_of(std::uint64_t) override { return heap; }
   std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
 
+  std::uint64_t size = 0x100;  // of the function; half of a large block
+  std::vector<std::uint64_t> ahead;
+  int asked_ahead = 0;
+  std::optional<wl_code_heap> heap;
   bool interrupted_alone = false;
-  std::uint64_t alone = 0;
+  std::uint64_t alone = 0, cut = 0;
   std::uint64_t unknown = 0, other = ~std::uint64_t{0};
   int asked = 0, lessons = 0;
 };
@@ -99,14 +117,14 @@ TEST_F(TakenWordsTest, AFrameThatHasBeenLeftTeachesItsFunction) {
   teacher.teach(process(), {frames.data() + 2, 2}, 1);
   EXPECT_TRUE(taught.empty()) << "not that of a file, and not the last, which has not been left";
   teacher.teach(process(), frames, 1);
-  ASSERT_EQ(taught.size(), 16U) << "by blocks of 64 bytes, and none again for the second frame";
+  ASSERT_EQ(taught.size(), 4U) << "by blocks of 64 bytes, and none again for the second frame";
   EXPECT_EQ(taught.at({kCode, 7, WL_LEARNED_BLOCK}).places, ~std::uint64_t{0});
 }
 
 TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {
   runtime->interrupted_alone = true;
   teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode}, 1);
-  ASSERT_EQ(taught.size(), 17U);
+  ASSERT_EQ(taught.size(), 5U);
   EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_EXACT | WL_LEARNED_BLOCK}));
   EXPECT_TRUE(taught.contains({kCode + 0x80, 7, 0})) << "a return address of which the function says nothing";
 }
@@ -114,7 +132,7 @@ TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {
 TEST_F(TakenWordsTest, ABlockHasTheLessonOfMostOfItsPlaces) {
   runtime->other = kCode + 0x60;
   teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode}, 1);
-  ASSERT_EQ(taught.size(), 16U);
+  ASSERT_EQ(taught.size(), 4U);
   const auto block = [&](std::uint64_t at) { return taught.at({at, 7, WL_LEARNED_BLOCK}); };
   EXPECT_EQ(block(kCode + 0x40).places & 0xffffffff,
             std::uint64_t{0xffffffff} * (block(kCode + 0x40).rule.cfa_offset == 16));
@@ -123,8 +141,73 @@ TEST_F(TakenWordsTest, ABlockHasTheLessonOfMostOfItsPlaces) {
   // What the block does not hold for is taught alone.
   const std::uint64_t left = block(kCode + 0x40).rule.cfa_offset == 16 ? kCode + 0x65 : kCode + 0x45;
   teacher.teach(process(), std::vector<std::uint64_t>{left | WL_FRAME_EXACT, kCode}, 2);
-  ASSERT_EQ(taught.size(), 17U);
+  ASSERT_EQ(taught.size(), 5U);
   EXPECT_NE((taught.at({left, 7, WL_LEARNED_EXACT}).rule.cfa_offset), block(kCode + 0x40).rule.cfa_offset);
+}
+
+TEST_F(TakenWordsTest, WhatHoldsForMostOfALargeBlockIsTaughtOnce) {
+  runtime->size = 0x400;
+  runtime->other = kCode + 0x60;
+  const std::vector<std::uint64_t> frames{(kCode + 0x145) | WL_FRAME_EXACT, kCode};
+  teacher.teach(process(), frames, 1);
+  ASSERT_EQ(taught.size(), 4U) << "two large blocks, and what is left of the first";
+  const wl_learned large = taught.at({kCode, 7, WL_LEARNED_BLOCK | WL_LEARNED_LARGE});
+  EXPECT_EQ(large.rule.cfa_offset, 32);
+  EXPECT_EQ(large.places, ~std::uint64_t{0} << 0x60 / 8);
+  EXPECT_EQ(taught.at({kCode + 0x200, 7, WL_LEARNED_BLOCK | WL_LEARNED_LARGE}).places, ~std::uint64_t{0});
+  EXPECT_EQ(taught.at({kCode, 7, WL_LEARNED_BLOCK}).places, ~std::uint64_t{0});
+  EXPECT_EQ(taught.at({kCode + 0x40, 7, WL_LEARNED_BLOCK}).places, 0xffffffff);
+  EXPECT_EQ(taught.at({kCode + 0x40, 7, WL_LEARNED_BLOCK}).rule.cfa_offset, 16);
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x65) | WL_FRAME_EXACT, kCode + 0x161, kCode}, 2);
+  EXPECT_EQ(taught.size(), 4U) << "the large block has these places";
+}
+
+// Pieces of several bytes hold as a whole, or not at all.
+TEST_F(TakenWordsTest, APieceWithTwoLessonsIsInNoLargeBlock) {
+  runtime->size = 0x200;
+  runtime->cut = 0x13c;  // bytes 0x134 to 0x13b are a stretch of their own
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode}, 1);
+  const std::uint64_t pieces = taught.at({kCode, 7, WL_LEARNED_BLOCK | WL_LEARNED_LARGE}).places;
+  EXPECT_EQ(pieces, ~(std::uint64_t{3} << 0x130 / 8));
+  const wl_learned rest = taught.at({kCode + 0x100, 7, WL_LEARNED_BLOCK});
+  EXPECT_EQ(rest.places, std::uint64_t{0xff} << 0x34) << "the most of what is left";
+}
+
+TEST_F(TakenWordsTest, FunctionsThatAreNewAreTaughtBeforeTheyAreMet) {
+  runtime->alone = kCode + 0x45;
+  runtime->ahead = {kCode};
+  const auto meet = [&](std::uint64_t at, std::uint64_t time) {
+    runtime->alone = at;
+    teacher.teach(process(), std::vector<std::uint64_t>{at | WL_FRAME_EXACT, kCode}, time);
+  };
+  meet(kCode + 0x445, 1);
+  EXPECT_EQ(taught.size(), 5U) << "the frame that was met, and the new function";
+  meet(kCode + 0x446, 2);
+  EXPECT_EQ(runtime->asked_ahead, 1) << "not for each frame";
+  meet(kCode + 0x447, 100'000'002);
+  EXPECT_EQ(runtime->asked_ahead, 2);
+}
+
+TEST_F(TakenWordsTest, AHeapThatTheKernelSideReadsIsTaughtInParts) {
+  wl_code_heap heap{};
+  heap.begin = kCode - 0x100;
+  heap.end = kCode + 0x1'2000;
+  heap.base = 77;
+  runtime->heap = heap;
+  teacher.teach(process(), std::vector<std::uint64_t>{kCode + 0x45, kCode}, 1);
+  ASSERT_EQ(taught.size(), 4U) << "three parts of 64 KiB, and the frame";
+  for (const std::uint64_t part : {kCode - 0x1'0000, kCode, kCode + 0x1'0000}) {
+    const wl_learned lesson = taught.at({part, 7, WL_LEARNED_HEAP});
+    EXPECT_EQ(std::memcmp(&lesson, &heap, sizeof heap), 0);
+  }
+  EXPECT_TRUE(taught.contains({kCode + 0x44, 7, 0}));
+  taught.clear();
+  teacher.teach(process(), std::vector<std::uint64_t>{kCode + 0x55, kCode}, 2);
+  EXPECT_EQ(taught.size(), 1U) << "its parts are known";
+  teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x65) | WL_FRAME_EXACT, kCode}, 2);
+  EXPECT_TRUE(taught.contains({kCode + 0x40, 7, WL_LEARNED_BLOCK})) << "what is interrupted may be in an epilogue";
+  teacher.teach(process(), std::vector<std::uint64_t>{kCode + 0x1'2045, kCode}, 3);
+  EXPECT_FALSE(taught.contains({kCode + 0x1'0000, 7, WL_LEARNED_HEAP})) << "in the last part, and not in the heap";
 }
 
 TEST_F(TakenWordsTest, WhereNothingIsKnownABlockHasNoPlace) {
@@ -144,9 +227,9 @@ TEST_F(TakenWordsTest, ALessonIsGivenAgainAfterASecond) {
   teacher.teach(process(), frames, 999'999'999);
   EXPECT_TRUE(taught.empty());
   teacher.teach(process(), frames, 1'000'000'001);
-  EXPECT_EQ(taught.size(), 16U) << "the kernel side has dropped it";
+  EXPECT_EQ(taught.size(), 4U) << "the kernel side has dropped it";
   teacher.teach(process(8), frames, 1'000'000'002);
-  EXPECT_EQ(taught.size(), 32U) << "another program of the process";
+  EXPECT_EQ(taught.size(), 8U) << "another program of the process";
 }
 
 // A block may have the end of one function and the begin of the next.

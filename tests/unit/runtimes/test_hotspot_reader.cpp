@@ -80,6 +80,40 @@ TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
   EXPECT_EQ(names[0].line, 105U);
 }
 
+// A block is in the segment map before its code is complete, which its Method tells.
+TEST_F(HotSpotReader, ANewMethodIsToldOnceItIsComplete) {
+  const auto told = [](Runtime& runtime) {
+    std::vector<std::uint64_t> begins;
+    for (const auto& found : runtime.new_methods(10)) {
+      begins.push_back(found.begin);
+      EXPECT_EQ(found.guard, 7U);
+    }
+    return begins;
+  };
+  const std::vector<std::uint64_t> none, one{code_at()};
+  const auto runtime = open(unowned(memory_), fake_image());
+  outer.code = nullptr;
+  EXPECT_EQ(told(*runtime), none);
+  outer.code = code_memory + kBlockAt + sizeof(Block);
+  EXPECT_TRUE(runtime->new_methods(0).empty());
+  EXPECT_EQ(told(*runtime), one);
+  EXPECT_EQ(told(*runtime), none) << "told before";
+  segment_map[2 + 20] = 1;  // another block is there, as its length shows
+  EXPECT_EQ(told(*runtime), one);
+  reinterpret_cast<Block*>(code_memory + kBlockAt)->used = 0;
+  segment_map[2 + 21] = 1;
+  EXPECT_EQ(told(*runtime), none) << "freed";
+  // What was replaced is never its Method's code again: it is looked at twice.
+  make_method();
+  const auto other = open(unowned(memory_), fake_image());
+  outer.code = nullptr;
+  EXPECT_EQ(told(*other), none);
+  EXPECT_EQ(told(*other), none);
+  outer.code = code_memory + kBlockAt + sizeof(Block);
+  EXPECT_EQ(told(*other), none);
+  outer.code = nullptr;
+}
+
 // C++ enters Java by the call stub and by upcalls' stubs, and may call helpers.
 TEST_F(HotSpotReader, MethodsAreCalledByGeneratedCodeAlone) {
   static const std::uint8_t code[64] = {0xc3};
