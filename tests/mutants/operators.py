@@ -29,7 +29,7 @@ class Mutant:
         self.path, self.begin, self.end, self.operator, self.original, self.replacement = path, begin, end, operator, original, replacement
         self.line = 0
         self.condition = False  # the text is a condition, of any type that can be one
-        self.tests = []
+        self.tests, self.slower = [], []
         self.text = f"{function}: {one_line(original)} -> {one_line(replacement) or 'nothing'}"
         self.number = 0
 

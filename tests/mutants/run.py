@@ -1,22 +1,29 @@
 #!/usr/bin/python3
 """Plants small faults into a copy of the sources, one at a time, and tells how many of them the tests notice.
 
-run.py [--root ROOT] [--build FOLDER] [--sample N] [--seed N] [--goal PERCENT] [--jobs N] [--list] [PATH...]
+run.py [--root ROOT] [--build FOLDER] [--sample N] [--seed N] [--goal PERCENT] [--jobs N] [--quick] [--list] [PATH...]
 
 A fault, a mutant, is a change of the syntax: a comparison, a condition or an operator is another one, a number is one more, a statement is
 left out (operators.py). The sample is drawn anew for each seed: from every folder by its size, from the files of the paths given if there are
 any. The seed is the number of commits if none is given. All mutants of a sample are compiled into one build; the environment variable
-WINDLASS_MUTANT chooses one in every process. For each, the tests that tests.list has for its file run, until one fails or takes far too long:
-the mutant is noticed. What no unit test runs is not mutated: left_out.list names it, with the reason. A file that has neither tests nor a
-reason is an error. What no test could notice stands in equivalent.list, with the reason, and is never drawn.
+WINDLASS_MUTANT chooses one in every process. Two stages judge:
+
+1. The quick tests that tests.list has for the mutant's file run, until one fails or takes far too long: the mutant is noticed.
+2. The slower tests of that file then run for each mutant that is left, unless --quick is given. Such a test may fail by itself on a busy machine.
+   So the test has to fail twice with the mutant, and then to pass without one. A test that fails without a mutant judges no more.
+
+What no unit test runs is not mutated: left_out.list names it, with the reason. A file that has neither tests nor a reason is an error. What no test
+could notice stands in equivalent.list, with the reason, and is never drawn.
 
 The build that the compiler commands are taken from is ROOT/build/release. Results are kept in results.txt in the build folder as they come: a run
-that was cut off goes on where it was as long as the sources and the seed stay the same.
-Exit status 1: less than PERCENT (60) of the mutants are noticed. The goal is 90.
+that was cut off goes on where it was as long as the sources and the seed stay the same. Mutants are judged in random order, so the results of a run
+that was cut off are a fair sample, too.
+Exit status 1: the quick tests notice less than PERCENT (60) of the mutants. The goal is 90.
 77: there is no libclang.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import fnmatch
 import hashlib
 import json
@@ -40,13 +47,24 @@ ROUNDS = 6  # of compiling: mutants that do not compile are taken out after each
 
 
 def judges(path):
-    """tests.list: the tests for the files whose paths begin with a prefix, longest prefix first."""
-    lines = [line.split() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
-    return sorted(((prefix, tests) for prefix, *tests in lines), key=lambda entry: -len(entry[0]))
+    """tests.list: the quick and the slower tests for the files whose paths begin with a prefix, longest prefix first."""
+    table = []
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            quick, _, slower = line.partition("|")
+            prefix, *tests = quick.split()
+            table.append((prefix, tests, slower.split()))
+    return sorted(table, key=lambda entry: -len(entry[0]))
 
 
 def tests_of(path, judges):
-    return next((tests for prefix, tests in judges if path.startswith(prefix)), [])
+    """The quick tests of a file: those of its longest prefix."""
+    return next((quick for prefix, quick, _ in judges if path.startswith(prefix)), [])
+
+
+def slower_tests_of(path, judges):
+    """The slower tests of a file: those of its longest prefix that has any."""
+    return next((slower for prefix, _, slower in judges if slower and path.startswith(prefix)), [])
 
 
 def reasons(path):
@@ -123,6 +141,7 @@ class Sampler:
                 mutants = []
             for mutant in mutants:
                 mutant.tests = tests_of(path, self.judges)
+                mutant.slower = [name for name in slower_tests_of(path, self.judges) if name not in mutant.tests]
             self.parsed[path] = mutants
         return self.parsed[path]
 
@@ -204,18 +223,25 @@ def write_copy(root, copy, mutants):
 
 class Test:
     """A test of the build, as CTest knows it."""
-    slow = threading.Lock()  # held by one that has the machine to itself
+    locks = {}  # by the names that RESOURCE_LOCK has in CTest
 
     def __init__(self, entry):
         properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
         self.name, self.command = entry["name"], entry.get("command")
         self.directory = properties.get("WORKING_DIRECTORY")
         self.alone = bool(properties.get("RUN_SERIAL"))
+        self.held = [self.locks.setdefault(name, threading.Lock()) for name in sorted(properties.get("RESOURCE_LOCK", []))]
         self.environment = dict(v.split("=", 1) for v in properties.get("ENVIRONMENT", []))
         self.limit = float(properties.get("TIMEOUT", 120))
 
     def run(self, number, limit):
         """None if it passes, else what it says; and the seconds that it took."""
+        with contextlib.ExitStack() as held:
+            for lock in self.held:
+                held.enter_context(lock)
+            return self.run_now(number, limit)
+
+    def run_now(self, number, limit):
         environment = {**os.environ, **self.environment, "GTEST_FAIL_FAST": "1", "WINDLASS_MUTANT": str(number)}
         for name in ("GTEST_OUTPUT", "WINDLASS_WHOLE"):  # as ./test sets them: results of its own, and long looks
             environment.pop(name, None)
@@ -248,24 +274,47 @@ class Judge:
         self.noticed_by = json.loads(memory.read_text()) if memory.is_file() else {}
 
     def check(self, names):
-        """Without a mutant every test must pass. How long each takes."""
-        good = True
+        """How long each test takes without a mutant. Those that fail, which judge nothing."""
+        failing = []
         for name in names:
             said, seconds = self.tests[name].run(0, self.tests[name].limit)
             self.usual[name] = seconds
             if said is not None:
-                good = False
-                print(f"{name} fails without any mutant: {why_failed(said)}\n{said[-3000:]}")
-        return good
+                failing.append(name)
+                del self.usual[name]
+                print(f"{name} fails without any mutant: {why_failed(said)}\n{said[-3000:]}", flush=True)
+        return failing
 
-    def judge(self, mutant):
-        """Which test notices it, and how; or None."""
+    def in_order(self, mutant, names):
         last = self.noticed_by.get(str(mutant.number))
-        for name in sorted(mutant.tests, key=lambda n: (n != last, self.usual[n])):
-            said, _ = self.tests[name].run(mutant.number, SURE_OF_TIME * self.usual[name] + 10)
-            if said is not None:
+        return sorted((n for n in names if n in self.usual), key=lambda n: (n != last, self.usual[n]))
+
+    def noticed(self, mutant, name):
+        """What a test says of a mutant that it notices."""
+        test, usual = self.tests[name], self.usual.get(name)
+        if usual is None:  # it has failed without any mutant meanwhile
+            return None
+        said, _ = test.run(mutant.number, SURE_OF_TIME * usual + 10)
+        return said
+
+    def quickly(self, mutant):
+        """Which quick test notices it, and how; or None."""
+        for name in self.in_order(mutant, mutant.tests):
+            if (said := self.noticed(mutant, name)) is not None:
                 self.noticed_by[str(mutant.number)] = name
                 return f"{name}: {why_failed(said)}"
+        return None
+
+    def slowly(self, mutant):
+        """Which slower test notices it, and how; or None. A busy machine must not count."""
+        for name in self.in_order(mutant, mutant.slower):
+            if self.noticed(mutant, name) is None or (said := self.noticed(mutant, name)) is None:
+                continue
+            if self.check([name]):
+                print(f"{name} judges no more", flush=True)
+                continue
+            self.noticed_by[str(mutant.number)] = name
+            return f"{name}: {why_failed(said)}"
         return None
 
     def remember(self):
@@ -301,7 +350,7 @@ def configure(root, copy, binary):
 def build(root, folder, mutants, jobs):
     """Writes, configures and compiles; the mutants that compile, and the tests by name."""
     copy, binary = folder / "source", folder / "source/build/release"
-    names = sorted({name for mutant in mutants for name in mutant.tests})
+    names = sorted({name for mutant in mutants for name in [*mutant.tests, *mutant.slower]})
     for _ in range(ROUNDS):
         write_copy(root, copy, mutants)
         configure(root, copy, binary)
@@ -324,19 +373,20 @@ def build(root, folder, mutants, jobs):
 
 
 class Results:
-    """What came out so far of the mutants of one state of the sources, in a file: a line each, written at once."""
+    """What came out so far of the mutants of one state of the sources, in a file: a line for each mutant and stage, written at once."""
 
     def __init__(self, path, state):
         self.path, self.known, self.lock = path, {}, threading.Lock()
-        lines = path.read_text().splitlines() if path.is_file() else []
-        if lines[:1] == [state]:
-            # A line that was cut off has no second tab, and is looked at again.
-            self.known = {int(number): how for number, how, _ in (line.split("\t", 2) for line in lines[1:] if line.count("\t") >= 2)}
-        path.write_text("\n".join([state, *(line for line in lines[1:] if self.known and line.count("\t") >= 2)]) + "\n")
+        head, *lines = path.read_text().splitlines() if path.is_file() else [""]
+        # A line that was cut off has too few tabs, and its mutant is looked at again.
+        lines = [line for line in lines if line.count("\t") >= 3] if head == state else []
+        for number, stage, how, _ in (line.split("\t", 3) for line in lines):
+            self.known[stage, int(number)] = how
+        path.write_text("\n".join([state, *lines]) + "\n")
 
-    def add(self, mutant, how):
+    def add(self, mutant, stage, how):
         with self.lock, self.path.open("a") as file:
-            file.write(f"{mutant.number}\t{' '.join((how or '').split())}\t{mutant}\n")
+            file.write(f"{mutant.number}\t{stage}\t{' '.join((how or '').split())}\t{mutant}\n")
 
 
 def state_of(copy):
@@ -360,30 +410,33 @@ def read_options():
     parser.add_argument("--seed", type=int)
     parser.add_argument("--goal", type=float, default=BOUND)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("paths", nargs="*")
     return parser.parse_args()
 
 
-def judge_all(mutants, judge, results, jobs):
-    """Which mutants are noticed, and which survive."""
-    noticed, survivors = [], []
+def judge_all(mutants, stage, judge, results, jobs):
+    """One stage, "quick" or "slower": which mutants are noticed, and which are left."""
+    look, tests = (judge.quickly, lambda m: m.tests) if stage == "quick" else (judge.slowly, lambda m: m.slower)
+    noticed, left = [], []
 
     def look_at(mutant):
-        if mutant.number in results.known:
-            how = results.known[mutant.number] or None
+        if (stage, mutant.number) in results.known:
+            how = results.known[stage, mutant.number] or None
         else:
-            how = judge.judge(mutant)
-            results.add(mutant, how)
-        (survivors if how is None else noticed).append(mutant)
-        print(f"{'SURVIVES' if how is None else 'noticed '} {mutant.place()}" + (f"  [{how}]" if how else ""), flush=True)
+            how = look(mutant)
+            results.add(mutant, stage, how)
+        (left if how is None else noticed).append(mutant)
+        survives = "LEFT    " if stage == "quick" and mutant.slower else "SURVIVES"
+        print(f"{survives if how is None else 'noticed '} {mutant.place()}" + (f"  [{how}]" if how else ""), flush=True)
 
-    parallel = [m for m in mutants if not any(judge.tests[n].alone for n in m.tests)]
+    parallel = [m for m in mutants if not any(judge.tests[n].alone for n in tests(m))]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         list(pool.map(look_at, parallel))
     for mutant in (m for m in mutants if m not in parallel):
         look_at(mutant)
-    return noticed, survivors
+    return noticed, left
 
 
 def main():
@@ -408,18 +461,29 @@ def main():
         print(f"not mutated: {pattern}: {why}")
     print(f"seed {seed}: {len(mutants)} mutants", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
+    if options.quick:
+        for mutant in mutants:
+            mutant.slower = []
     mutants, tests = build(root, folder, mutants, options.jobs)
+    random.Random(seed).shuffle(mutants)
     judge = Judge(tests, folder / "noticed_by.json")
     results = Results(folder / "results.txt", state_of(folder / "source"))
-    left = [m for m in mutants if m.number not in results.known]
-    if not judge.check(sorted({name for mutant in left for name in mutant.tests})):
+    if judge.check(sorted({name for m in mutants if ("quick", m.number) not in results.known for name in m.tests})):
         return 1
-    noticed, survivors = judge_all(mutants, judge, results, options.jobs)
+    noticed, survivors = judge_all(mutants, "quick", judge, results, options.jobs)
     judge.remember()
-    share = 100 * len(noticed) / max(1, len(noticed) + len(survivors))
+    share = 100 * len(noticed) / max(1, len(mutants))
+    print(f"the quick tests notice {len(noticed)} of {len(mutants)} ({share:.1f}%)", flush=True)
+    also = []
+    if not options.quick:
+        judge.check(sorted({name for m in survivors if ("slower", m.number) not in results.known for name in m.slower}))
+        also, survivors = judge_all(survivors, "slower", judge, results, options.jobs)
+        judge.remember()
     for mutant in survivors:
         print(f"survivor: {mutant.place()}")
-    print(f"mutants: {len(noticed)} of {len(noticed) + len(survivors)} noticed ({share:.1f}%), seed {seed}; at least {options.goal:g}% have to be, and the goal is {GOAL}%")
+    total = len(noticed) + len(also)
+    print(f"mutants: {total} of {len(mutants)} noticed, by the quick tests {share:.1f}%, with the slower ones {100 * total / max(1, len(mutants)):.1f}%, "
+          f"seed {seed}; the quick tests have to notice {options.goal:g}%, and the goal of all is {GOAL}%")
     return 0 if noticed and share >= options.goal else 1
 
 
