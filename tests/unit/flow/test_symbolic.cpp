@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "flow/aarch64_encoding.h"
@@ -31,6 +36,163 @@ TEST(SymbolicState, BeginsAnewWithoutAnythingFromBefore) {
   EXPECT_EQ(state.next_symbol(), symbol);
   EXPECT_TRUE(state[3].is_initial(3));
   EXPECT_EQ(state.load(Value::initial(7), 8), Value::initial(7).loaded());
+}
+
+// Values that differ by a constant, and the ranges in which what was loaded can be written down: 32 bits of an offset,
+// then 16 bits.
+TEST(Value, SumsAndLoads) {
+  const Value rsp = Value::initial(7, 16);
+  EXPECT_EQ(rsp.plus(-24), Value::initial(7, -8));
+  EXPECT_EQ(Value::constant(5).plus(-6), Value::constant(~std::uint64_t{0}));
+  EXPECT_EQ(Value().plus(8), Value());
+  EXPECT_EQ(Value::initial(7, -8).minus(rsp), -24);
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(Value::initial(7, kLowest).minus(Value::initial(7, 1)), std::numeric_limits<std::int64_t>::max());
+  EXPECT_TRUE(rsp.same_base(Value::initial(7, -100)));
+  EXPECT_FALSE(rsp.same_base(Value::initial(6, 16)));
+  EXPECT_FALSE(rsp.same_base(rsp.loaded()));
+  EXPECT_FALSE(Value::constant(1).same_base(Value::constant(2))) << "a constant is no base";
+  EXPECT_TRUE(Value::initial(127).is_address() && !Value::initial(127).is_symbol());
+  EXPECT_TRUE(Value::initial(128).is_symbol());
+  EXPECT_TRUE(Value::initial(7).is_initial(7));
+  EXPECT_FALSE(Value::initial(7).is_initial(6));
+  EXPECT_FALSE(Value::initial(7, 1).is_initial(7));
+  EXPECT_FALSE(Value::initial(7).loaded().is_initial(7));
+  for (const std::int64_t offset :
+       {std::int64_t{INT32_MIN}, std::int64_t{-8}, std::int64_t{0}, std::int64_t{INT32_MAX}}) {
+    const Value loaded = Value::initial(3, offset).loaded();
+    EXPECT_EQ(loaded.kind, Value::kMemory);
+    EXPECT_EQ(loaded.reg, 3);
+    EXPECT_EQ(loaded.slot, offset);
+    EXPECT_EQ(loaded.addend, 0);
+  }
+  EXPECT_FALSE(Value::initial(3, std::int64_t{INT32_MIN} - 1).loaded().known());
+  EXPECT_FALSE(Value::initial(3, std::int64_t{INT32_MAX} + 1).loaded().known());
+  const Value memory = Value::initial(3, 40).loaded();
+  for (const std::int64_t offset : {std::int64_t{INT16_MIN}, std::int64_t{8}, std::int64_t{INT16_MAX}}) {
+    const Value twice = memory.plus(offset).loaded();
+    EXPECT_EQ(twice.kind, Value::kMemory2);
+    EXPECT_EQ(twice.reg, 3);
+    EXPECT_EQ(twice.slot, 40);
+    EXPECT_EQ(twice.slot2, offset);
+    EXPECT_EQ(twice.addend, 0);
+    EXPECT_FALSE(twice.loaded().known()) << "three times cannot be written down";
+  }
+  EXPECT_FALSE(memory.plus(std::int64_t{INT16_MIN} - 1).loaded().known());
+  EXPECT_FALSE(memory.plus(std::int64_t{INT16_MAX} + 1).loaded().known());
+  EXPECT_FALSE(Value::constant(0x1000).loaded().known());
+}
+
+// What a state says of memory, beside a list of all stores without a bound.
+TEST(SymbolicState, LoadsAreThoseOfAListOfStores) {
+  struct Stored {
+    Value address;
+    std::int64_t size;
+    Value value;
+    [[nodiscard]] bool shares_a_byte(const Value& other, std::int64_t bytes) const {
+      const std::int64_t begin = address.addend, end = begin + size;
+      return address.same_base(other) && other.addend < end && begin < other.addend + bytes;
+    }
+    [[nodiscard]] bool lies_in(const Value& other, std::int64_t bytes) const {
+      return address.same_base(other) && other.addend <= address.addend &&
+             address.addend + size <= other.addend + bytes;
+    }
+  };
+  std::mt19937 random(11);  // NOLINT(bugprone-random-generator-seed): the same each time
+  std::size_t forgotten = 0, full = 0;
+  for (int round = 0; round < 400; ++round) {
+    State state;
+    state.start();
+    std::vector<Stored> stores;
+    bool lost = false;  // a store found no room, or pushed out one of something unknown
+    const std::int64_t places = round % 2 == 0 ? 12 : 60;
+    const auto address = [&] {
+      const std::int64_t at = (static_cast<std::int64_t>(random()) % places - places / 2) * 4;
+      switch (random() % 3) {
+        case 0: return Value::initial(7, at);
+        case 1: return Value::initial(6, at);
+        default: return Value::initial(7, 64).loaded().plus(at);
+      }
+    };
+    constexpr std::int64_t kSizes[] = {1, 2, 4, 8, 8, 8, 16};
+    for (int i = 0; i < 60 && !lost; ++i) {
+      const Value at = address();
+      const std::int64_t size = kSizes[random() % std::size(kSizes)];
+      const Value value = random() % 4 != 0 ? Value::constant(random()) : Value();
+      state.store(at, static_cast<unsigned>(size), value);
+      std::erase_if(stores, [&](const Stored& old) { return old.lies_in(at, size); });
+      lost = stores.size() == State::kMaxStores;
+      if (lost) break;
+      stores.push_back({at, size, size == 8 ? value : Value()});
+      ASSERT_EQ(state.store_count(), stores.size());
+      ASSERT_FALSE(state.forgot());
+      for (int asked = 0; asked < 20; ++asked) {
+        const Value from = address();
+        const std::int64_t bytes = kSizes[random() % std::size(kSizes)];
+        const auto newest = std::find_if(stores.rbegin(), stores.rend(),
+                                         [&](const Stored& stored) { return stored.shares_a_byte(from, bytes); });
+        Value expected = bytes == 8 ? from.loaded() : Value();
+        if (newest != stores.rend())
+          expected = bytes == 8 && newest->size == 8 && newest->address == from ? newest->value : Value();
+        ASSERT_EQ(state.load(from, static_cast<unsigned>(bytes)), expected) << "round " << round << ", store " << i;
+      }
+    }
+    full += stores.size() == State::kMaxStores ? 1 : 0;
+    if (!lost) continue;
+    ++forgotten;
+    ASSERT_TRUE(state.forgot());
+    // The oldest store of something unknown has made room; without one the new store has none.
+    const auto unknown = std::ranges::find_if(stores, [](const Stored& old) { return !old.value.known(); });
+    std::vector<Value> kept;
+    for (auto old = stores.begin(); old != stores.end(); ++old)
+      if (old != unknown && old->size == 8) kept.push_back(old->address);
+    std::vector<Value> told;
+    state.for_each_store([&](const Value& at, const Value&) { told.push_back(at); });
+    if (unknown != stores.end() && told.size() > kept.size()) told.pop_back();  // the new one
+    ASSERT_EQ(told, kept);
+    EXPECT_EQ(state.store_count(), State::kMaxStores);
+    const State copy = state;
+    State assigned;
+    assigned.start();
+    assigned = state;
+    EXPECT_TRUE(copy.forgot() && assigned.forgot());
+    EXPECT_EQ(assigned.store_count(), state.store_count());
+  }
+  EXPECT_GT(forgotten, 50u);
+  EXPECT_GE(full, forgotten);
+}
+
+// Where two ways meet only what both say is known.
+TEST(SymbolicState, AtAMeetingOnlyWhatBothSayIsKnown) {
+  State one;
+  one.start();
+  State other = one;
+  EXPECT_FALSE(one.meet(other)) << "the same";
+  other[3] = Value::constant(1);
+  EXPECT_TRUE(one.meet(other));
+  EXPECT_FALSE(one[3].known());
+  EXPECT_FALSE(one.meet(other)) << "it is unknown already";
+  EXPECT_TRUE(one[6].is_initial(6));
+  one.store(Value::initial(7, -8), 8, Value::initial(6));
+  one.store(Value::initial(7, -16), 8, Value::constant(1));
+  one.store(Value::initial(7, -24), 8, Value::constant(2));
+  other = one;
+  EXPECT_FALSE(one.meet(other));
+  other.store(Value::initial(7, -16), 8, Value::constant(9));
+  EXPECT_TRUE(one.meet(other));
+  EXPECT_EQ(one.store_count(), 2u);
+  EXPECT_EQ(one.load(Value::initial(7, -8), 8), Value::initial(6));
+  EXPECT_EQ(one.load(Value::initial(7, -24), 8), Value::constant(2));
+}
+
+TEST(SymbolicState, SymbolsAreHandedOutInTurn) {
+  State state;
+  state.start();
+  for (int i = Value::kFirstSymbol; i <= 255; ++i) {
+    ASSERT_EQ(state.next_symbol(), i);
+    ASSERT_EQ(state.fresh(), Value::initial(static_cast<unsigned>(i)));
+  }
+  EXPECT_EQ(state.fresh(), Value::initial(Value::kFirstSymbol)) << "no register of the machine";
 }
 
 TEST(SymbolicState, HandsOutEveryStoreOfEightBytes) {

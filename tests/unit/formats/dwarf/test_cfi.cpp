@@ -463,6 +463,71 @@ TEST(HostileCfi, EveryTruncationOfAGoodSectionIsSurvived) {
   }
 }
 
+// An entry of any length says where it ends. It is an FDE if all before its instructions is in it, and nothing of the
+// entry behind it is taken for a part of it.
+TEST(HostileCfi, AnFdeThatIsCutShortTakesNothingOfTheNext) {
+  struct Form {
+    int encoding;
+    unsigned pointer_bytes;
+  };
+  for (const Form form : {Form{0x1b, 4}, Form{0x1c, 8}, Form{0x03, 4}, Form{0x04, 8}, Form{0x0b, 4}, Form{0x00, 8}})
+    for (const unsigned lsda_bytes : {0U, 4U}) {
+      CieSpec spec;
+      spec.augmentation = lsda_bytes != 0 ? "zLR" : "zR";
+      spec.augmentation_data = Bytes();
+      if (lsda_bytes != 0) spec.augmentation_data.u8(0x1b);
+      spec.augmentation_data.u8(static_cast<std::uint64_t>(form.encoding));
+      const unsigned least = 2 * form.pointer_bytes + 1 + lsda_bytes;
+      Bytes body;
+      form.pointer_bytes == 4 ? body.u32(0x100).u32(0x10) : body.u64(0x100).u64(0x10);
+      body.u8(lsda_bytes);
+      if (lsda_bytes != 0) body.u32(0x20);
+      body.add({0x41, 0x0e, 16});
+      for (std::size_t size = 0; size <= body.size(); ++size) {
+        CfiBuilder builder;
+        const auto cie = builder.cie(spec);
+        Bytes cut;
+        cut.data().assign(body.data().begin(), body.data().begin() + static_cast<long>(size));
+        builder.fde(cie, cut, nullptr, {});
+        const std::size_t end = builder.raw().size();
+        builder.fde(cie, body, nullptr, {});
+        const auto listing = list(builder.section());
+        ASSERT_EQ(listing.fdes.size(), size >= least ? 2U : 1U) << form.encoding << ": " << size << " bytes";
+        EXPECT_EQ(listing.fdes.back().end - listing.fdes.back().begin, 0x10U);
+        EXPECT_EQ(listing.fdes.back().instructions.size(), 3U);
+        if (size < least) {
+          EXPECT_FALSE(listing.errors.empty()) << size;
+          continue;
+        }
+        EXPECT_EQ(listing.fdes[0].instructions.size(), size - least);
+        EXPECT_EQ(listing.fdes[0].instructions.origin() + listing.fdes[0].instructions.size(), end);
+        EXPECT_EQ(listing.fdes[0].lsda.has_value(), lsda_bytes != 0);
+      }
+    }
+}
+
+TEST(HostileCfi, OfATruncatedSectionTheWholeEntriesAreRead) {
+  CfiBuilder builder;
+  std::vector<std::size_t> ends;
+  const auto cie = builder.cie();
+  for (unsigned i = 0; i < 3; ++i) {
+    builder.fde(cie, 0x1000 + 0x100 * i, 0x10, {0x41, 0x0e, 16});
+    ends.push_back(builder.raw().size());
+  }
+  for (std::size_t size = 0; size <= builder.raw().size(); ++size) {
+    auto section = builder.section();
+    const std::vector<std::uint8_t> copy(builder.raw().data().begin(),
+                                         builder.raw().data().begin() + static_cast<long>(size));
+    section.bytes = ByteView(std::span<const std::uint8_t>(copy));
+    const auto listing = list(section);
+    const auto whole =
+        static_cast<std::size_t>(std::ranges::count_if(ends, [&](std::size_t end) { return end <= size; }));
+    EXPECT_EQ(listing.fdes.size(), whole) << size;
+    const bool between = size == 0 || size == ends[0] || size == ends[1] || size == ends[2];
+    EXPECT_EQ(listing.errors.empty(), between || size == ends[0] - (ends[1] - ends[0])) << size;
+  }
+}
+
 // ---- .eh_frame_hdr
 // ----------------------------------------------------------------------------------------------------
 

@@ -151,6 +151,106 @@ TEST(BareCode, ACopyMayBeWrittenOver) {
   EXPECT_EQ(after({}, {0x48, 0x89, 0xc4, 0x90}).cfa_kind, WL_CFA_UNSUPPORTED);  // mov rsp, rax
 }
 
+// What is on the stack behind a jump, in the middle of a function, by what stands there: `size` bytes, by one call.
+std::int64_t size_behind_a_jump(const Bytes& code, const std::map<std::uint64_t, std::int64_t>& sizes = {}) {
+  Bytes whole{0x48, 0x83, 0xec, 0x28, 0xff, 0xe0};  // sub rsp, 40; jmp rax
+  const std::uint64_t begin = whole.size();
+  whole.insert(whole.end(), code.begin(), code.end());
+  std::map<std::uint64_t, std::int64_t> moved;
+  for (const auto& [at, size] : sizes) moved[begin + at] = size;
+  const auto rows = rows_of(whole, 0, 3, moved);
+  return std::prev(rows.upper_bound(0x1000 + begin))->second.cfa_offset - 8;
+}
+
+// It is 40, as in front of the jump, unless the code says something else: by a call whose frame is known, or by how
+// much it takes off up to a return, or up to a jump if it takes anything off.
+TEST(BareCode, WhatStandsBehindAJumpSaysHowMuchThereIs) {
+  EXPECT_EQ(size_behind_a_jump({0x90}), 40) << "nothing";
+  EXPECT_EQ(size_behind_a_jump({0xc3}), 0);
+  EXPECT_EQ(size_behind_a_jump({0xc2, 0x08, 0x00}), 0);
+  EXPECT_EQ(size_behind_a_jump({0xcc, 0xc3}), 40) << "a trap is no return";
+  EXPECT_EQ(size_behind_a_jump({0x58, 0x59, 0xc3}), 16) << "two pops";
+  EXPECT_EQ(size_behind_a_jump({0x50, 0x58, 0x59, 0xc3}), 8) << "a push between";
+  EXPECT_EQ(size_behind_a_jump({0x50, 0xc3}), 40) << "less than nothing cannot be";
+  EXPECT_EQ(size_behind_a_jump({0x48, 0x83, 0xc4, 0x0c, 0xc3}), 40) << "no whole words";
+  EXPECT_EQ(size_behind_a_jump({0x48, 0x81, 0xc4, 0xf8, 0x7f, 0x00, 0x00, 0xc3}), 0x7ff8) << "the most";
+  EXPECT_EQ(size_behind_a_jump({0x48, 0x81, 0xc4, 0x00, 0x80, 0x00, 0x00, 0xc3}), 40) << "more than a rule says";
+  EXPECT_EQ(size_behind_a_jump({0x58, 0xff, 0xe0}), 8) << "up to a jump";
+  EXPECT_EQ(size_behind_a_jump({0xff, 0xe0}), 40) << "nothing was taken off";
+  EXPECT_EQ(size_behind_a_jump({0x50, 0xff, 0xe0}), 40);
+  EXPECT_EQ(size_behind_a_jump({0x74, 0x00, 0x58, 0xc3}), 8) << "behind a branch";
+  const Bytes call{0xe8, 0, 0, 0, 0, 0x90};
+  EXPECT_EQ(size_behind_a_jump(call, {{5, 64}}), 64) << "behind a call with a known frame";
+  EXPECT_EQ(size_behind_a_jump(call, {{5, 0}}), 0);
+  EXPECT_EQ(size_behind_a_jump(call, {{5, 4}}), 40);
+  EXPECT_EQ(size_behind_a_jump({0x50, 0xe8, 0, 0, 0, 0, 0x90}, {{6, 64}}), 56) << "one word of it is pushed before";
+  EXPECT_EQ(size_behind_a_jump({0x58, 0xe8, 0, 0, 0, 0, 0x90}, {{6, 64}}), 72);
+  EXPECT_EQ(size_behind_a_jump({0xe8, 0, 0, 0, 0, 0x58, 0xc3}), 8) << "a call of which nothing is known is passed";
+  // On another stack, up to the way back: what is pushed there is not on this one.
+  EXPECT_EQ(size_behind_a_jump({0x49, 0x8b, 0x66, 0x40, 0x48, 0x89, 0xdc, 0x58, 0xc3}), 8);
+  EXPECT_EQ(size_behind_a_jump({0x48, 0x89, 0xdc, 0x58, 0xc3}), 40) << "a way back without a way there";
+  EXPECT_EQ(size_behind_a_jump({0x49, 0x8b, 0x66, 0x40, 0x49, 0x8b, 0x66, 0x40, 0x58, 0xc3}), 40) << "twice";
+  EXPECT_EQ(size_behind_a_jump({0x49, 0x8b, 0x66, 0x40, 0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xdc, 0x58, 0xc3}, {{9, 64}}), 8)
+      << "a call on the other stack";
+}
+
+// A copy of rsp is `mov x, rsp`, in both of its registers' forms; x is rbx or r12.
+TEST(BareCode, OnlyACopyOfTheWholeRspLeadsBack) {
+  const auto leads_back = [](Bytes copy, std::uint8_t x_reg, const Bytes& back) {
+    copy.insert(copy.end(), {0x49, 0x8b, 0x66, 0x40, 0xff, 0xd0});  // mov rsp, [r14 + 64]; call rax
+    copy.insert(copy.end(), back.begin(), back.end());
+    copy.push_back(0x90);
+    const auto rows = rows_of(copy, 0, x_reg);
+    return std::prev(rows.end())->second.cfa_kind == WL_CFA_REG;
+  };
+  const Bytes from_rbx{0x48, 0x89, 0xdc}, from_r12{0x4c, 0x89, 0xe4};
+  EXPECT_TRUE(leads_back({0x48, 0x89, 0xe3}, 3, from_rbx));
+  EXPECT_TRUE(leads_back({0x49, 0x89, 0xe4}, 12, from_r12));
+  EXPECT_FALSE(leads_back({0x49, 0x89, 0xe3}, 3, from_rbx)) << "mov r11, rsp";
+  EXPECT_FALSE(leads_back({0x40, 0x89, 0xe3}, 3, from_rbx)) << "mov ebx, esp";
+  EXPECT_FALSE(leads_back({0x48, 0x8b, 0xe3}, 3, from_rbx)) << "the other way";
+  EXPECT_FALSE(leads_back({0x48, 0x89, 0xeb}, 3, from_rbx)) << "mov rbx, rbp";
+  EXPECT_FALSE(leads_back({0x48, 0x89, 0xe1}, 3, from_rbx)) << "mov rcx, rsp";
+}
+
+// What a branch takes along holds where it leads, and only there.
+TEST(BareCode, ABranchTakesItsFrameAlong) {
+  const auto rows = rows_of({0x53,                    // 0: push rbx
+                             0x74, 0x05,              // 1: je 8
+                             0x5b, 0xc3,              // 3: pop rbx; ret
+                             0x90, 0x90, 0x90,        // 5: nops: another function, or padding
+                             0x51, 0x59, 0x5b, 0xc3,  // 8: push rcx; pop rcx; pop rbx; ret
+                             0x90});                  // 12
+  const auto size = [&](std::uint64_t at) { return std::prev(rows.upper_bound(0x1000 + at))->second.cfa_offset - 8; };
+  EXPECT_EQ(size(1), 8);
+  EXPECT_EQ(size(4), 0);
+  EXPECT_EQ(size(8), 8) << "as the branch has it";
+  EXPECT_EQ(size(9), 16);
+  EXPECT_EQ(size(11), 0);
+  EXPECT_EQ(size(12), 0);
+  EXPECT_EQ(std::prev(rows.upper_bound(0x1008))->second.x_kind, WL_REG_CFA) << "rbx is saved there, too";
+}
+
+// A pushed register is where it was pushed first, until that is popped.
+TEST(BareCode, ARegisterIsWhereItWasPushedFirst) {
+  const auto rows = rows_of({0x55, 0x53, 0x55, 0x53,  // 0: push rbp; push rbx; push rbp; push rbx
+                             0x58, 0x58,              // 4: pop rax; pop rax
+                             0x58, 0x58,              // 6: pop rax; pop rax
+                             0x55, 0xc3});            // 8: push rbp; ret
+  const auto rule = [&](std::uint64_t at) { return std::prev(rows.upper_bound(0x1000 + at))->second; };
+  for (const std::uint64_t at : {2, 3, 4, 5, 6}) {
+    EXPECT_EQ(rule(at).fp_kind, WL_REG_CFA) << at;
+    EXPECT_EQ(rule(at).fp_offset, -16) << at;
+    EXPECT_EQ(rule(at).x_kind, WL_REG_CFA) << at;
+    EXPECT_EQ(rule(at).x_offset, -24) << at;
+    EXPECT_EQ(rule(at).ra_kind, WL_REG_CFA);
+  }
+  EXPECT_EQ(rule(7).x_kind, WL_REG_SAME);
+  EXPECT_EQ(rule(7).fp_kind, WL_REG_CFA);
+  EXPECT_EQ(rule(8).fp_kind, WL_REG_SAME);
+  EXPECT_EQ(rule(9).fp_offset, -16);
+}
+
 std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_of(const Bytes& code) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;
   each_copy_in_rsp(view(code), 0x1000, view(code), 0x1000, 2,
@@ -170,6 +270,46 @@ TEST(CopyInRsp, BetweenMoveAndChange) {
   EXPECT_EQ(copies_of({0x48, 0x89, 0xd4, 0x90, 0xc3}), Copies{});
   EXPECT_EQ(copies_of({0x74, 0x03, 0x48, 0x89, 0xcc, 0x90, 0xc3}), Copies{});
   EXPECT_EQ(copies_of({0x74, 0x00, 0x48, 0x89, 0xcc, 0x90, 0xc3}), (Copies{{0x1005, 0x1007}}));
+}
+
+// Where a piece ends, and which branches spoil it: those from outside to an address in it.
+TEST(CopyInRsp, EachBranchIntoThePieceSpoilsIt) {
+  using Copies = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  const Copies none;
+  // A branch of two bytes in front of: mov rsp, rcx; 3 nops; push rax; nop. The piece is [5, 9).
+  for (int target = 2; target <= 10; ++target)
+    for (const int branch : {0x74, 0xeb}) {  // je, jmp
+      const bool inside = target >= 5 && target < 9;
+      EXPECT_EQ(copies_of({branch == 0x74 ? std::uint8_t{0x74} : std::uint8_t{0xeb},
+                           static_cast<std::uint8_t>(target - 2), 0x48, 0x89, 0xcc, 0x90, 0x90, 0x90, 0x50, 0x90}),
+                inside ? none : (Copies{{0x1005, 0x1009}}))
+          << target;
+    }
+  // Behind the piece, which is [3, 7): mov rsp, rcx; 3 nops; push rax; a branch back. In the piece: je to the next.
+  for (int target = 0; target <= 9; ++target)
+    EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x90, 0x90, 0x90, 0x50, 0x74, static_cast<std::uint8_t>(target - 9)}),
+              target >= 3 && target < 7 ? none : (Copies{{0x1003, 0x1007}}))
+        << target;
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x74, 0x00, 0x74, 0xfc, 0x90, 0x50}), (Copies{{0x1003, 0x1009}}))
+      << "branches of the piece's own";
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x90}), (Copies{{0x1003, 0x1004}})) << "up to the end of the code";
+  EXPECT_EQ(copies_of({0x90, 0x48, 0x89, 0xcc}), none) << "nothing is behind the move";
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x90, 0x48, 0x89, 0xcc, 0x90}), (Copies{{0x1003, 0x1008}}))
+      << "twice the same";
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x90, 0x48, 0x89, 0xd4, 0x90}), (Copies{{0x1003, 0x1007}}))
+      << "another register";
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x50, 0x90, 0x48, 0x89, 0xcc, 0x90, 0x58}),
+            (Copies{{0x1003, 0x1004}, {0x1008, 0x100a}}))
+      << "two pieces";
+  EXPECT_EQ(copies_of({0x48, 0x89, 0xcc, 0x90, 0x06, 0x90}), none) << "no code: a branch may be among what follows";
+  for (const Bytes& change :
+       {Bytes{0x50}, Bytes{0x58}, Bytes{0x48, 0x83, 0xec, 0x08}, Bytes{0xc3}, Bytes{0xeb, 0x00}}) {
+    Bytes code{0x48, 0x89, 0xcc, 0x90};
+    code.insert(code.end(), change.begin(), change.end());
+    const std::uint64_t end = 0x1000 + code.size();
+    code.insert(code.end(), {0x90, 0x90});
+    EXPECT_EQ(copies_of(code), (Copies{{0x1003, end}})) << int{change[0]};
+  }
 }
 
 }  // namespace

@@ -33,6 +33,35 @@ std::uint8_t cfa_kind(const UnwindTable& table, std::uint64_t offset) {
   return table.find(WalkTarget::kCode + offset).cfa_kind;
 }
 
+// Behind rows that could be read, a function whose description goes wrong has none.
+TEST(Compile, AFunctionEndsWhereItsDescriptionCannotBeRead) {
+  using namespace dwarf;
+  constexpr std::uint8_t kReserved = 0x3f;
+  const Bytes good{DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 32,
+                   DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 40};
+  for (std::size_t rows = 0; rows <= 3; ++rows) {  // in front of what is wrong
+    Bytes instructions;
+    instructions.data().assign(good.data().begin(), good.data().begin() + static_cast<long>(3 * rows));
+    instructions.u8(kReserved);
+    test::CfiBuilder cfi;
+    const auto cie = cfi.cie(WalkTarget().cie_spec());
+    cfi.fde(cie, WalkTarget::kCode, 0x20, instructions);
+    cfi.fde(cie, WalkTarget::kCode + 0x20, 0x20, good);
+    const auto file = test::elf_with_eh_frame(Architecture::kX86_64, std::vector<std::uint8_t>(0x40, 0x90),
+                                              WalkTarget::kCode, cfi.raw().data(), 0x2000);
+    const auto image = image::ElfImage::parse(ByteView(file.data(), file.size()));
+    ASSERT_TRUE(image);
+    std::size_t errors = 0;
+    const auto table = compile_elf(*image, [&](const Error&) { ++errors; });
+    ASSERT_TRUE(table);
+    EXPECT_EQ(errors, 1u);
+    for (std::uint64_t at = 0; at < 0x20; ++at) {
+      EXPECT_EQ(cfa_kind(*table, at), at < 4 * rows ? WL_CFA_REG : WL_CFA_NONE) << rows << ": " << at;
+      EXPECT_EQ(cfa_kind(*table, at + 0x20), WL_CFA_REG);
+    }
+  }
+}
+
 TEST(UnusualRows, BehindASwitchTheStackIsTheAgents) {
   const UnwindTable table = table_of({0x90, 0x48, 0x89, 0xf4, 0x90, 0xc3}, {});  // nop; mov rsp, rsi; nop; ret
   EXPECT_EQ(cfa_kind(table, 1), WL_CFA_REG);
