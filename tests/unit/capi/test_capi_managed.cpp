@@ -275,6 +275,23 @@ TEST(CApiManaged, WrongCallsAreInvalid) {
     EXPECT_EQ(status, WINDLASS_INVALID);
 }
 
+// What has been closed is refused from then on, and closing it again is no mistake that goes unnoticed.
+TEST(CApiManaged, WhatIsClosedIsClosed) {
+  windlass_runtime_callbacks callbacks = sized<windlass_runtime_callbacks>();
+  callbacks.find = [](std::uint64_t, void*) -> const windlass_method* { return nullptr; };
+  windlass_runtime* runtime = nullptr;
+  ASSERT_EQ(windlass_open_runtime(&callbacks, &runtime, nullptr), WINDLASS_OK);
+  windlass_mutator* mutator = nullptr;
+  ASSERT_EQ(windlass_open_mutator(runtime, nullptr, &mutator, nullptr), WINDLASS_OK);
+  EXPECT_NE(windlass_mutator_frames(mutator), nullptr);
+  EXPECT_EQ(windlass_close_mutator(mutator), WINDLASS_OK);
+  EXPECT_EQ(windlass_mutator_frames(mutator), nullptr);
+  EXPECT_EQ(windlass_close_mutator(mutator), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_close_runtime(runtime), WINDLASS_OK);
+  EXPECT_EQ(windlass_close_runtime(runtime), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_open_mutator(runtime, nullptr, &mutator, nullptr), WINDLASS_INVALID);
+}
+
 TEST(CApiManaged, SlotsThatAreNoneAreRefused) {
   const windlass_root_slot good{{WINDLASS_AT_SP, 0, 8}, 0}, other{{WINDLASS_AT_SP, 0, 16}, 0};
   const windlass_root_slot no_place{{5, 0, 8}, 0}, no_flag{{WINDLASS_AT_SP, 0, 8}, WINDLASS_DERIVED};

@@ -253,6 +253,47 @@ TEST_F(AggregatorTest, AWaitSeemsToCallItsWaker) {
   EXPECT_EQ(unknown, 0u);
 }
 
+// Waits with the same stack and the same thread number of two processes are two waits. Of one wait the last waker
+// counts.
+TEST_F(AggregatorTest, AWaitOfAnotherProcessHasItsOwnWaker) {
+  const std::uint64_t waiting[] = {0x10005 | WL_FRAME_EXACT}, waking[] = {0x10105 | WL_FRAME_EXACT};
+  const auto add_waker = [&](const wl_stack_key& key, const wl_stack_key& waker, std::string_view comm) {
+    wl_waker_event event{};
+    event.head.tgid = key.tgid;
+    event.head.tid = key.tid;
+    std::ranges::copy(comm, event.head.comm);
+    event.hash = key.hash;
+    event.wait_hash = key.hash + 1;
+    event.waker = waker;
+    aggregator.add_waker(event);
+  };
+  StackRecord record = stack(waiting);
+  for (const std::uint32_t tgid : {7U, 17U}) {
+    record.tgid = tgid;
+    aggregator.add_counted({790, tgid, 8}, record, &maps, 0);
+  }
+  record = stack(waking);
+  record.tid = 9;
+  aggregator.add_counted({456, 7, 9}, record, &maps, 0);
+  add_waker({789, 7, 8}, {456, 7, 9}, "first");
+  add_waker({789, 17, 8}, {456, 7, 9}, "other");
+  add_waker({789, 7, 8}, {456, 7, 9}, "second");
+  aggregator.join_wakers();
+  const auto profile = aggregator.build(
+      [](const auto& sink) {
+        sink({789, 7, 8}, {1, 100, 1});
+        sink({789, 17, 8}, {1, 200, 1});
+      },
+      unknown, kNamed);
+  std::map<std::uint64_t, std::string> wakers;
+  for (const profile::Sample& sample : profile.samples)
+    for (const std::uint32_t at : sample.locations)
+      if (const profile::Location& location = profile.locations[at]; !location.lines.empty())
+        wakers[sample.value] += profile.functions[location.lines[0].function].name;
+  EXPECT_EQ(wakers, (std::map<std::uint64_t, std::string>{{100, "[woken by second]"}, {200, "[woken by other]"}}));
+  EXPECT_EQ(unknown, 0u);
+}
+
 // A sample is one of a process with its labels.
 TEST_F(AggregatorTest, LabelsOfProcessesTellSamplesApart) {
   const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};

@@ -2,12 +2,18 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "alloc/probes.h"
 #include "profiler/kernel/allocation_probes.h"
@@ -48,6 +54,47 @@ TEST(AllocationProbes, OfASamplingAllocator) {
     EXPECT_EQ(probe.place.weight.kind != WL_OPERAND_NONE, probe.place.kind == WL_ALLOCATION_SAMPLE);
   }
   EXPECT_EQ(kinds, (std::set<unsigned>{WL_ALLOCATION_SAMPLE, WL_ALLOCATION_FREE}));
+}
+
+// A probe without the arguments that are meant is another one. The file is this one, with the argument text of its
+// notes changed in place.
+TEST(AllocationProbes, OfOtherArgumentsAreNone) {
+  pass_probes(this);
+  std::ifstream in("/proc/self/exe", std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  const std::string path = testing::TempDir() + "/other_arguments_" + std::to_string(::getpid());
+  // Calls change(text, size) for the arguments of each probe of a name.
+  const auto with = [&](std::string_view name, auto&& change) {
+    std::string file = whole;
+    const std::string key = std::string("otel_memory") + '\0' + std::string(name) + '\0';
+    for (std::size_t at = file.find(key); at != std::string::npos; at = file.find(key, at + 1))
+      if (std::string_view(file).substr(at + key.size()).starts_with("8@")) change(file.data() + at + key.size());
+    std::ofstream(path, std::ios::binary) << file;
+    AllocationProbes found;
+    const bool samples = profiler::add_sampler_probes(path, 7, found);
+    EXPECT_EQ(samples, !found.probes.empty());
+    std::set<unsigned> kinds;
+    for (const AllocationProbe& probe : found.probes) kinds.insert(probe.place.kind);
+    return kinds;
+  };
+  using Kinds = std::set<unsigned>;
+  const Kinds both{WL_ALLOCATION_SAMPLE, WL_ALLOCATION_FREE};
+  EXPECT_EQ(with("alloc", [](char*) {}), both);
+  EXPECT_EQ(with("alloc", [](char* text) { *std::strrchr(text, ' ') = '\0'; }), Kinds{}) << "two arguments";
+  const auto write = [](std::string_view text) {
+    return [text](char* to) {
+      ASSERT_GE(std::strlen(to), text.size());
+      std::memset(to, 0, std::strlen(to));
+      std::ranges::copy(text, to);
+    };
+  };
+  EXPECT_EQ(with("alloc", write("8@$1 8@$2 8@$3")), both);
+  EXPECT_EQ(with("alloc", write("8@$1 8@$2 8@$3 8@$4")), Kinds{}) << "four arguments";
+  for (const char* text : {"8@%? 8@$2 8@$3", "8@$1 8@%? 8@$3", "8@$1 8@$2 8@%?"})
+    EXPECT_EQ(with("alloc", write(text)), Kinds{}) << text;
+  EXPECT_EQ(with("free", write("8@%?")), Kinds{WL_ALLOCATION_SAMPLE});
+  EXPECT_EQ(with("free", write("8@$")), Kinds{WL_ALLOCATION_SAMPLE});
+  std::filesystem::remove(path);
 }
 
 // memalign() and aligned_alloc() may be one function. Each place has one probe.

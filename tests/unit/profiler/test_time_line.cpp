@@ -134,6 +134,26 @@ TEST_F(Times, TheOldestAreGivenUp) {
   EXPECT_GT(p.times.size(), kBytes / 12);
 }
 
+// All times that were given up lie before the first that is kept, and the two numbers say where the cut is.
+TEST_F(Times, WhatWasGivenUpEndsWhereTheRestBegins) {
+  TimeLine line(std::size_t{64} << 10);
+  EXPECT_EQ(line.given_up(), 0u);
+  EXPECT_EQ(line.first_kept(), 0u);
+  std::uint64_t cuts = 0;
+  for (std::uint64_t i = 1; i <= 100'000; ++i) {
+    const std::uint64_t before = line.given_up();
+    line.add(0, i * 1'000);
+    if (line.given_up() == before) continue;
+    ++cuts;
+    ASSERT_EQ(line.first_kept(), line.given_up() * 1'000) << "the last that was given up";
+    const auto kept = begins(write(line, {{0, 1'000'000}}), 0);
+    ASSERT_EQ(kept.front(), line.first_kept() + 1'000);
+    ASSERT_EQ(kept.size(), i - line.given_up());
+    ASSERT_GT(kept.size(), i / 2 < 4'000 ? i / 2 : 4'000) << "no more is given up than has to be";
+  }
+  EXPECT_GT(cuts, 3u);
+}
+
 // Keys of stacks that never come again do not fill the memory.
 TEST_F(Times, KeysAreGivenUpWithTheirTimes) {
   TimeLine line(std::size_t{256} << 10);
