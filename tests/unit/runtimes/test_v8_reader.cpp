@@ -17,6 +17,7 @@
 #include "runtimes/v8/rows.h"
 #include "runtimes/v8/wasm_map.h"
 #include "runtimes/v8/wasm_names.h"
+#include "support/failing_memory.h"
 #include "support/fake_v8.h"
 
 namespace windlass::runtimes::v8 {
@@ -372,6 +373,54 @@ TEST(V8Wasm, CodeIsFoundWhereverV8HasIt) {
   EXPECT_EQ(wasm_at(memory, fake::kWasmShared + 64), "");
   EXPECT_EQ(wasm_at(memory, fake::kWasmJumps - 1), "");
   EXPECT_EQ(wasm_at(memory, fake::kWasmCode + 5, 15), "") << "another version";
+}
+
+// Code of another place than the address is never found, whatever cannot be read.
+TEST(V8Wasm, WhatCannotBeReadIsNotGuessed) {
+  const fake::FakeMemory memory = fake::make();
+  for (const std::uint64_t pc : {fake::kWasmCode + 5, fake::kWasmNewCode + 63, fake::kWasmJumps, fake::kWasmShared}) {
+    const auto ask = [&](const Memory& of) {
+      WasmMap map(of, fake::kWasmVariable, 13);
+      const auto range = map.range_of(pc);
+      if (!range) return std::optional<WasmObject>();
+      EXPECT_TRUE(range->begin <= pc && pc < range->end);
+      const auto object = map.find(*range, pc);
+      return object && map.is_still(*object) ? std::optional(*object) : std::nullopt;
+    };
+    const auto right = ask(memory);
+    ASSERT_TRUE(right);
+    std::size_t found = 0;
+    const std::size_t reads = test::each_failing_read(memory, ask, [&](const auto& object, std::size_t failing) {
+      EXPECT_TRUE(!object || *object == *right) << std::hex << pc << ": read " << std::dec << failing;
+      found += object ? 1 : 0;
+    });
+    EXPECT_GT(reads, 5U);
+    EXPECT_LT(found, reads / 2) << "what was needed was read";
+  }
+}
+
+// The bounds that a piece of code must keep: those of its memory, and the lengths and numbers that V8 has.
+TEST(V8Wasm, CodeThatCannotBeIsNone) {
+  const auto finds = [](auto&& change) {
+    fake::FakeMemory memory = fake::make();
+    change(memory);
+    WasmMap map(memory, fake::kWasmVariable, 13);
+    const auto range = map.range_of(fake::kWasmCode);
+    return range && map.find(*range, fake::kWasmCode);
+  };
+  constexpr std::uint64_t kObject = fake::kWasmObjects;  // module, begin; at 32 the length, at 56 the index
+  EXPECT_TRUE(finds([](auto&) {}));
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject, fake::kWasmModule + 8); })) << "of another module";
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 32, std::uint32_t{0}); }));
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 32, std::uint32_t{0x1000}); }))
+      << "longer than its memory";
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 8, fake::kWasmCode + 1); })) << "it begins behind";
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 8, fake::kWasmJumps - 8); })) << "in front of its memory";
+  EXPECT_TRUE(finds([](auto& memory) { memory.put(kObject + 56, std::int32_t{WasmMap::kMostFunctions - 1}); }));
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 56, std::int32_t{WasmMap::kMostFunctions}); }));
+  EXPECT_TRUE(finds([](auto& memory) { memory.put(kObject + 56, std::int32_t{-1}); }));
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(kObject + 56, std::int32_t{-2}); }));
+  EXPECT_FALSE(finds([](auto& memory) { memory.put(fake::kWasmVariable, std::uint64_t{0}); })) << "no state yet";
 }
 
 TEST(V8Wasm, ImportedAndExportedFunctionsAreKnown) {
