@@ -292,7 +292,8 @@ TEST_F(Record, CodeThatIsUnmappedWhileItIsSampled) {
   for (const auto& sample : profile.samples) {
     const std::string names = names_of(profile, sample);
     if (profile::is_whole(sample.end)) {
-      EXPECT_TRUE(names.ends_with("clone3;") || names.ends_with("_start;") || sample.end == WL_END_KERNEL_ONLY)
+      EXPECT_TRUE(names.ends_with("clone3;") || names.ends_with("_start;") || names.ends_with("_dl_start_user;") ||
+                  sample.end == WL_END_KERNEL_ONLY)
           << names;
     } else {
       EXPECT_TRUE(sample.end == WL_END_GUESSED || sample.end == WL_END_NO_MAPPING ||
