@@ -58,6 +58,7 @@ class FakeServer {
       const ssize_t got = ::read(client, some, sizeof some);
       if (got <= 0) return {};
       text.append(some, static_cast<std::size_t>(got));
+      if (wanted != std::string::npos) continue;
       const std::size_t head = text.find("\r\n\r\n");
       if (head == std::string::npos) continue;
       const std::size_t length = text.find("Content-Length: ");
