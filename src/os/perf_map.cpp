@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <ctime>
 #include <optional>
@@ -33,14 +32,11 @@ double seconds_of(clockid_t clock) {
 
 // When a process began, in seconds of the wall clock: `starttime` of /proc/PID/stat (proc(5)), in ticks since the boot.
 std::optional<double> start_of_process(pid_t pid) {
-  constexpr int kState = 3, kStartTime = 22;  // numbers of fields; the name before may hold blanks and parentheses
+  constexpr unsigned kStartTime = 22;
   const std::string stat = read_proc_file(fmt::format("/proc/{}/stat", pid));
-  std::string_view rest = stat;
-  rest.remove_prefix(std::min(rest.find_last_of(')'), rest.size()));
-  for (int field = kState; field <= kStartTime; ++field)
-    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  const std::string_view field = stat_field(stat, kStartTime);
   std::uint64_t ticks = 0;
-  if (std::from_chars(rest.data(), rest.data() + rest.size(), ticks).ec != std::errc()) return std::nullopt;
+  if (std::from_chars(field.data(), field.data() + field.size(), ticks).ec != std::errc()) return std::nullopt;
   const double since_boot = static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return seconds_of(CLOCK_REALTIME) - seconds_of(CLOCK_BOOTTIME) + since_boot;
 }

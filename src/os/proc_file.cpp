@@ -87,6 +87,15 @@ std::string_view status_field(std::string_view text, std::string_view name) {
   return {};
 }
 
+std::string_view stat_field(std::string_view text, unsigned number) {
+  constexpr unsigned kName = 2;
+  std::size_t at = text.rfind(')');
+  for (unsigned field = kName; field < number && at != std::string_view::npos; ++field) at = text.find(' ', at + 1);
+  if (at == std::string_view::npos) return {};
+  text.remove_prefix(at + 1);
+  return text.substr(0, text.find_first_of(" \n"));
+}
+
 std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {
   const Descriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return list_ids(open.get(), most);

@@ -30,6 +30,10 @@ namespace windlass::os {
 // thread's name, which is the first line, is written as "\n".)
 [[nodiscard]] std::string_view status_field(std::string_view text, std::string_view name);
 
+// The field of that number, from 3 on, in the text of a /proc/PID/stat, as proc(5) numbers them; empty: there is none.
+// (The name, field 2, may hold blanks and parentheses itself.)
+[[nodiscard]] std::string_view stat_field(std::string_view text, unsigned number);
+
 // The numbers that a folder has entries for: processes in /proc, threads in /proc/PID/task. At most `most` of
 // them; empty if it cannot be read.
 constexpr std::size_t kMostIds = std::size_t{1} << 22;  // PID_MAX_LIMIT (include/linux/threads.h)

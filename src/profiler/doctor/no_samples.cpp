@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
+#include <charconv>
+
+#include "os/proc_file.h"
 
 namespace windlass::profiler {
 
@@ -48,16 +50,13 @@ std::string explain_no_samples(const NoSamples& facts) {
 }
 
 std::optional<double> parse_cpu_seconds(const std::string& stat, long ticks_a_second) {
-  // The name, in parentheses, may hold blanks and parentheses itself.
-  const auto name_end = stat.rfind(')');
-  if (name_end == std::string::npos || ticks_a_second <= 0) return std::nullopt;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 14; ++field) fields >> skipped;
+  constexpr unsigned kUserTime = 14, kChildrenSystemTime = 17;  // utime, stime, cutime, cstime
+  if (ticks_a_second <= 0) return std::nullopt;
   double sum = 0;
-  for (int field = 14; field < 18; ++field) {  // utime, stime, cutime, cstime
+  for (unsigned number = kUserTime; number <= kChildrenSystemTime; ++number) {
+    const std::string_view field = os::stat_field(stat, number);
     long value = 0;
-    if (!(fields >> value)) return std::nullopt;
+    if (std::from_chars(field.data(), field.data() + field.size(), value).ec != std::errc()) return std::nullopt;
     sum += static_cast<double>(value);
   }
   return sum / static_cast<double>(ticks_a_second);

@@ -49,15 +49,13 @@ bool is_dead(pid_t pid, pid_t thread) {
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
-// The kernel's flags of a thread (PF_*, include/linux/sched.h). They are the seventh number behind the state, which
-// follows the name in parentheses (proc(5)). 0: the thread has gone.
+// The kernel's flags of a thread (PF_*, include/linux/sched.h). 0: the thread has gone.
 unsigned kernel_flags(pid_t pid, pid_t thread) {
+  constexpr unsigned kFlags = 9;
   const std::string text = os::read_proc_file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
-  std::size_t at = text.rfind(')');
-  for (int field = 0; field < 7 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
-  if (at == std::string::npos) return 0;
+  const std::string_view field = os::stat_field(text, kFlags);
   unsigned flags = 0;
-  std::from_chars(text.data() + at + 1, text.data() + text.size(), flags);
+  std::from_chars(field.data(), field.data() + field.size(), flags);
   return flags;
 }
 
