@@ -112,14 +112,17 @@ std::uint32_t Aggregator::origin(const Origin& origin) {
   return number;
 }
 
+std::uint32_t Aggregator::origin_of(const StackRecord& stack) {
+  return origin({stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels});
+}
+
 // `frames`: their locations, or kNone for want of room.
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
   std::optional<std::uint32_t> at = StackTree::kEmpty;
   for (std::size_t i = frames.size(); i > 0 && at; --i)
     at = frames[i - 1] != profile::kNone ? stacks_.push(*at, frames[i - 1], bounds_.frames) : std::nullopt;
   if (at) {
-    const Origin whose{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
-    const SampleKey key{*at, origin(whose), stack.end, stack.certainty};
+    const SampleKey key{*at, origin_of(stack), stack.end, stack.certainty};
     if (const auto stored = store(key, frames.size(), bounds_)) return *stored;
   }
   return store_alone(stack, frames);
@@ -132,14 +135,14 @@ std::size_t Aggregator::store_alone(const StackRecord& stack, std::span<const st
   for (std::size_t* bound : {&more.frames, &more.samples, &more.sample_frames}) *bound += bounds_.alone;
   if (!frames.empty() && frames.front() != profile::kNone) {
     if (const auto at = stacks_.push(StackTree::kEmpty, frames.front(), more.frames)) {
-      const Origin whose{stack.tgid, stack.tid, comm(stack.comm), stack.event, stack.reason, stack.labels};
-      if (const auto stored = store({*at, origin(whose), WL_END_NO_ROOM, stack.certainty}, 1, more)) return *stored;
+      if (const auto stored = store({*at, origin_of(stack), WL_END_NO_ROOM, stack.certainty}, 1, more)) return *stored;
     }
   }
   // Its count, at least: one sample for each event.
   more.samples = std::numeric_limits<std::size_t>::max();
-  const Origin nobody{.tgid = 0, .tid = 0, .comm = comm({}), .event = stack.event, .reason = 0, .labels = 0};
-  return *store({StackTree::kEmpty, origin(nobody), WL_END_NO_ROOM, WL_DESCRIBED}, 0, more);
+  StackRecord nobody;
+  nobody.event = stack.event;
+  return *store({StackTree::kEmpty, origin_of(nobody), WL_END_NO_ROOM, WL_DESCRIBED}, 0, more);
 }
 
 // Nothing if there is no room.
@@ -156,16 +159,15 @@ std::optional<std::uint32_t> Aggregator::store(const SampleKey& key, std::size_t
 
 std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::uint64_t count) {
   scratch_.clear();
-  const auto keep = [&](std::uint32_t number) { scratch_.push_back(number); };
   // The innermost kernel frame is the interrupted instruction, the others are return addresses.
   for (std::size_t i = 0; i < stack.kernel.size(); ++i)
-    keep(location(use_of(ModuleUse::Kind::kKernel, 0), stack.kernel[i] - (i == 0 ? 0 : 1)));
+    scratch_.push_back(location(use_of(ModuleUse::Kind::kKernel, 0), stack.kernel[i] - (i == 0 ? 0 : 1)));
   for (std::size_t i = 0; i < stack.user.size(); ++i) {
     // A frame above an interrupted one is a signal trampoline: the kernel made the handler return to its first
     // instruction, and there is no call before that.
     const bool trampoline = i + 1 < stack.user.size() && is_exact(stack.user[i + 1]);
-    keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps,
-                       stack.names.empty() ? CodeNames::kUnknown : stack.names[i]));
+    scratch_.push_back(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps,
+                                     stack.names.empty() ? CodeNames::kUnknown : stack.names[i]));
   }
   const std::size_t sample = find_or_store(stack, scratch_);
   samples_[sample].count += count;

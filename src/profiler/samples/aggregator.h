@@ -201,6 +201,7 @@ class Aggregator {
   [[nodiscard]] std::optional<std::uint32_t> number_of(const wl_stack_key& key) const;
   static std::uint64_t hash_of(const wl_stack_key& key) { return mix(key.hash, key.tid) >> 16; }
   std::uint32_t origin(const Origin& origin);
+  std::uint32_t origin_of(const StackRecord& stack);
   void remember(const wl_stack_key& key, std::uint32_t sample);
   struct Renumbering {
     const Renumber &labels, &names;
