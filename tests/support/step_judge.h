@@ -138,8 +138,8 @@ class StepJudge {
   }
 
   Ways ways;
-  std::size_t judged = 0, wrong = 0, refused = 0;
-  std::set<std::uint64_t> methods, instructions;
+  std::size_t judged = 0, wrong = 0;
+  std::set<std::uint64_t> methods, instructions, refused;  // by address: a loop counts once
   std::set<std::string> names;
   std::string first_wrong;  // of each instruction the first time
 
@@ -232,11 +232,7 @@ class StepJudge {
     }
   }
 
- private:
-  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  static constexpr std::size_t kMostShown = 64;
-
-  // For a moment, without being judged.
+  // For a moment, without being judged. Nothing is known of any stack any more. False: the process has ended.
   [[nodiscard]] bool run_on() {
     int status = 0;
     if (::ptrace(PTRACE_CONT, pid_, nullptr, pending_) != 0) return false;
@@ -245,6 +241,10 @@ class StepJudge {
     take_thread(pid_, WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
     return true;
   }
+
+ private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::size_t kMostShown = 64;
 
   struct Stack {
     std::vector<Call> calls;
@@ -407,7 +407,7 @@ class StepJudge {
       if (const PeerCaller caller = peer.rule(now); caller && is_right_pc(*caller, call)) ++peer.right;
     const bool stepped = walker.step();
     if (ways.may_refuse && (!stepped || walker.frame().certainty == FrameCertainty::kGuessed)) {
-      ++refused;
+      refused.insert(now.rip);
       return;
     }
     std::string what = stepped ? compare(walker, registers_of(now), call) : walker.error().text();
