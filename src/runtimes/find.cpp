@@ -72,11 +72,11 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& m
                             OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
   for (const Kind& kind : kinds())
-    if (const auto at = kind.find(*memory.memory, map.begin)) {
-      manager::add(
-          codes, std::make_shared<RuntimeCode>(kind.open(memory.memory, *at, file), memory.memory, map, memory.timed));
-      return 1;
-    }
+    if (const auto at = kind.find(*memory.memory, map.begin))
+      if (auto runtime = kind.open(memory.memory, *at, file)) {
+        manager::add(codes, std::make_shared<RuntimeCode>(std::move(runtime), memory.memory, map, memory.timed));
+        return 1;
+      }
   return 0;
 }
 

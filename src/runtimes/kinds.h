@@ -13,7 +13,7 @@
 
 namespace windlass::runtimes {
 
-// How a kind is found in an image, and opened.
+// How a kind is found in an image, and opened. Null: the file shows that it is none.
 struct Kind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
   std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at,

@@ -52,13 +52,17 @@ class V8 final : public Runtime {
       problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
   }
 
+  // Its heap is not known.
+  V8(std::shared_ptr<const Memory> memory, std::shared_ptr<const ImageFile> with_builtins)
+      : memory_(std::move(memory)), file_(std::move(with_builtins)) {}
+
   Architecture architecture() const override { return Architecture::kX86_64; }
   std::optional<Error> problem() const override { return problem_; }
   bool is_understood() const override { return names_.has_value(); }
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const os::ProcMap& map) override {
-    if (is_own_text(map) || pe_image_.overlaps({map.begin, map.end})) return;
+    if (!names_ || is_own_text(map) || pe_image_.overlaps({map.begin, map.end})) return;
     note_copied_builtins(map);
     own_.add({map.begin, map.end});
   }
@@ -87,7 +91,6 @@ class V8 final : public Runtime {
   }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
-    if (!names_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     if (const Builtins* known = builtins_at(address)) {
       const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known->bias);
       if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known->bias + 1);
@@ -97,6 +100,7 @@ class V8 final : public Runtime {
       if (!builtin->name.empty()) code->name = "Builtins_" + builtin->name;
       return code;
     }
+    if (!names_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     const auto own = own_.at(address);
     if (!own) return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
     if (const auto range = wasm_map_->range_of(address)) return wasm_at(*range, address);
@@ -117,13 +121,15 @@ class V8 final : public Runtime {
 
   std::optional<FrameFunction> frame_function(const Method& method, std::uint64_t address, const Registers& frame,
                                               const Memory& memory) override {
+    if (!names_) return std::nullopt;
     const auto found = names_->by_slots(static_cast<const Code&>(method), address, frame, memory);
     if (!found) return std::nullopt;
     return FrameFunction{found->function, names_->functions().line_of(found->function, found->position)};
   }
   bool names_the_past() const override { return true; }
-  bool teaches() const override { return true; }
+  bool teaches() const override { return names_.has_value(); }
   std::optional<std::vector<wl_taken>> words_of(const Method& method, CodeAddress pc) override {
+    if (!names_) return std::nullopt;
     return names_->words_of(static_cast<const Code&>(method), pc.lookup());
   }
   std::optional<Guard> guard_of(const Method& method) override {
@@ -140,7 +146,7 @@ class V8 final : public Runtime {
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
     if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
       const Builtins* known = builtins_at(code.begin + 1);  // what is returned to belongs to it, too
-      if (known != nullptr && (known->copied || is_pe() || address == code.begin))
+      if (known != nullptr && (known->copied || !file_->facts().builtins_have_symbols() || address == code.begin))
         to.push_back({code.name.empty() ? std::string("[V8 builtin]") : code.name});
       return;
     }
@@ -227,7 +233,32 @@ class V8 final : public Runtime {
   std::optional<Error> problem_;
 };
 
+// Is it an ELF image with a lot of code, as V8 has in it?
+bool is_large(const Memory& memory, std::uint64_t image) {
+  constexpr std::uint64_t kLeastCode = std::uint64_t{8} << 20;
+  constexpr std::size_t kMostSegments = 64;
+  const auto header = read_value<Elf64_Ehdr>(memory, image);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_machine != EM_X86_64) return false;
+  for (std::size_t i = 0; i < std::min<std::size_t>(header->e_phnum, kMostSegments); ++i) {
+    const auto segment = read_value<Elf64_Phdr>(memory, image + header->e_phoff + i * sizeof(Elf64_Phdr));
+    if (segment && segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 && segment->p_filesz >= kLeastCode)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+Expected<std::uint64_t> find_large_image(const Memory& memory, std::uint64_t base) {
+  if (!is_large(memory, base)) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", base);
+  return base;
+}
+
+std::unique_ptr<Runtime> open_builtins(std::shared_ptr<const Memory> memory, std::uint64_t /*image*/,
+                                       Expected<MappedFile> file) {
+  auto opened = file ? ImageFile::open(std::move(*file), true) : Failure(file.error());
+  return opened ? std::make_unique<V8>(std::move(memory), std::move(*opened)) : nullptr;
+}
 
 Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) {
   if (has_pe_header(memory, base)) return find_pe_exporting(memory, base, "?GetVersion@V8@v8@@SAPEBDXZ");

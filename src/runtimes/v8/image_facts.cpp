@@ -35,6 +35,8 @@ Expected<ImageFacts> ImageFacts::read(ByteView file) {
   for (const image::Section& section : image->sections())
     if (section.type == SHT_SYMTAB || section.type == SHT_DYNSYM) facts.add_table(*image, section);
   if (facts.values_.empty()) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);
+  facts.builtins_have_symbols_ = !facts.builtins_.empty();
+  if (!facts.builtins_have_symbols_) facts.add_builtins_of_blob(*image);
   std::ranges::sort(facts.builtins_, {}, &Builtin::begin);
   std::uint64_t end = 0;
   std::erase_if(facts.builtins_, [&](const Builtin& builtin) {

@@ -2,7 +2,7 @@
 // numbers of its types in this version. Also the places of its builtins.
 //
 // Windows' node.exe exports none of this. There the facts are those of the version of V8 that the image names
-// (known_versions.py), and its builtins are known by their number.
+// (known_versions.py), and its builtins are known by their number. So are those of a stripped ELF file.
 //
 // v8/v8, tools/gen-postmortem-metadata.py; src/snapshot/embedded (v8_Default_embedded_blob_*, Builtins_*).
 #pragma once
@@ -33,6 +33,9 @@ class ImageFacts {
 
   // kNotFound: no v8dbg_* in it; others: those of ElfImage::parse(). Linear in the symbols.
   [[nodiscard]] static Expected<ImageFacts> read(ByteView file);
+  // Of an ELF file without v8dbg_*: builtins alone, without names. kNotFound: none that are understood by their place
+  // alone. Linear in the file.
+  [[nodiscard]] static Expected<ImageFacts> read_builtins(ByteView file);
   // kNotFound: the image names no version of V8. kUnsupported: the layout of that version is not known. Without
   // builtins if these are not found. Linear in the image.
   [[nodiscard]] static Expected<ImageFacts> read_pe(const image::PeImage& image);
@@ -44,9 +47,13 @@ class ImageFacts {
   // Of v8dbg_type_*__NAME.
   [[nodiscard]] std::optional<std::uint32_t> instance_type(std::string_view name) const;
 
-  // Ascending; empty in a file without symbols.
+  // Ascending. In a file without symbols by the list that V8 has for itself, if the version is known, else empty.
   [[nodiscard]] const std::vector<Builtin>& builtins() const { return builtins_; }
   [[nodiscard]] const Builtin* builtin_at(std::uint64_t address) const;
+  // False: they are known by V8's list of their places, and few of them have names.
+  [[nodiscard]] bool builtins_have_symbols() const { return builtins_have_symbols_; }
+  // It is not known which builtins are entered by C++, nor anything but their places.
+  [[nodiscard]] bool has_places_only() const { return values_.empty(); }
   // Of all builtins and what is between them; 0, 0: not known.
   [[nodiscard]] std::uint64_t code_begin() const { return builtins_.empty() ? 0 : builtins_.front().begin; }
   [[nodiscard]] std::uint64_t code_end() const { return builtins_.empty() ? 0 : builtins_.back().end; }
@@ -62,10 +69,13 @@ class ImageFacts {
  private:
   void add(const image::ElfImage& image, std::string_view name, std::uint64_t address, std::uint64_t size);
   void add_table(const image::ElfImage& image, const image::Section& table);
-  void add_builtins(const image::PeImage& image, std::size_t version);
+  // Of an ELF file without symbols; none if they or the version are not found.
+  void add_builtins_of_blob(const image::ElfImage& image);
+  void add_builtin(ByteView code, std::uint64_t begin, std::uint32_t number, std::size_t version);
 
   std::map<std::string, std::int32_t, std::less<>> values_;  // without "v8dbg_", fields without their type
   std::vector<Builtin> builtins_;
+  bool builtins_have_symbols_ = false;
   std::vector<std::uint8_t> bytecode_sizes_;
   std::int32_t version_ = 0;
   std::uint64_t wasm_state_ = 0;

@@ -25,7 +25,7 @@ bool saves_for_c(ByteView code, std::uint64_t address) {
 
 }  // namespace
 
-Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file) {
+Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file, bool builtins_only) {
   static std::mutex lock;
   static std::map<std::string, std::weak_ptr<const ImageFile>> known;
   std::shared_ptr<ImageFile> made(new ImageFile(std::move(file)));
@@ -34,7 +34,7 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file) {
   const std::lock_guard hold(lock);
   if (!key.empty())
     if (auto same = known[key].lock()) return same;
-  if (const auto done = made->read_facts(); !done) return Failure(done.error());
+  if (const auto done = made->read_facts(builtins_only); !done) return Failure(done.error());
   if (!key.empty()) known[key] = made;
   return made;
 }
@@ -54,7 +54,13 @@ Expected<void> ImageFile::parse() {
   return {};
 }
 
-Expected<void> ImageFile::read_facts() {
+Expected<void> ImageFile::read_facts(bool builtins_only) {
+  if (builtins_only) {
+    auto facts = ImageFacts::read_builtins(file_.bytes());
+    if (!facts) return Failure(facts.error());
+    facts_ = std::move(*facts);
+    return {};
+  }
   auto facts = pe_ ? ImageFacts::read_pe(*pe_) : ImageFacts::read(file_.bytes());
   if (!facts) return Failure(facts.error());
   const auto layout = Layout::make(*facts);

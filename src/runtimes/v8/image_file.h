@@ -24,7 +24,8 @@ enum class BuiltinFrame : std::uint8_t { kOwn, kThere, kContinued };
 class ImageFile {
  public:
   // The same one for files of the same build. Errors of ImageFacts::read() and Layout::make().
-  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(MappedFile file);
+  // `builtins_only`: ImageFacts::read_builtins(), and no layout.
+  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(MappedFile file, bool builtins_only = false);
 
   [[nodiscard]] const ImageFacts& facts() const { return facts_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
@@ -50,7 +51,7 @@ class ImageFile {
  private:
   explicit ImageFile(MappedFile file) : file_(std::move(file)) {}
   [[nodiscard]] Expected<void> parse();
-  [[nodiscard]] Expected<void> read_facts();
+  [[nodiscard]] Expected<void> read_facts(bool builtins_only);
   // Which file it is; empty: not known.
   [[nodiscard]] std::string key() const;
   [[nodiscard]] Expected<ByteView> at_address(std::uint64_t address, std::uint64_t size) const;

@@ -16,7 +16,8 @@ HERE = pathlib.Path(__file__).parent
 ABSENT = "kAbsent"
 # What rows.h and image_file.cpp know by name.
 BUILTINS = re.compile(r"InterpreterEntryTrampoline|(Baseline|BaselineOr)?InterpreterEnterAt\w*|BaselineLeaveFrame"
-                      r"|InterpreterEntryTrampolineForProfiling|JSEntry|JSConstructEntry|JSRunMicrotasksEntry|CWasmEntry")
+                      r"|InterpreterEntryTrampolineForProfiling|JSEntry|JSConstructEntry|JSRunMicrotasksEntry|CWasmEntry"
+                      r"|ContinueTo\w+|DeoptimizationEntry_\w+")
 
 
 def keys():
@@ -94,7 +95,7 @@ def main():
     names = sorted({name for found in builtins for name in found if BUILTINS.fullmatch(name)})
     versions = (subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
                 for path in sys.argv[1:])
-    print(f"// Written by known_versions.py from node {', '.join(versions)} of Linux. Included by pe_facts.cpp alone.")
+    print(f"// Written by known_versions.py from node {', '.join(versions)} of Linux. Included by\n// facts_without_symbols.cpp alone.")
     print("// clang-format off")
     print(f"constexpr std::size_t kVersions = {len(nodes)};")
     print("constexpr KnownVersion kKnownVersions[kVersions] = "

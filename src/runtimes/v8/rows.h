@@ -66,7 +66,7 @@ class BuiltinCode final : public Code {
       : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, file.described(builtin, frame),
              frame == BuiltinFrame::kThere, 1),
         interprets_(interprets || builtin.name.starts_with("InterpreterEntryTrampoline")),
-        enters_(is_entry(builtin.name)) {}
+        enters_(file.facts().has_places_only() || is_entry(builtin.name)) {}
   static BuiltinFrame frame_of(std::string_view name, bool interprets) {
     if (name.starts_with("ContinueTo")) return BuiltinFrame::kContinued;
     return interprets || name == "BaselineLeaveFrame" ? BuiltinFrame::kThere : BuiltinFrame::kOwn;

@@ -1,0 +1,97 @@
+// V8's builtins in an ELF file without symbols: by the list of their places, and by the padding between them.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "runtimes/v8/image_facts.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+constexpr std::uint32_t kCount = 1200, kSize = 64, kFirstNamed = 256;  // each of the builtins is as long
+constexpr std::uint64_t kCodeAddress = 0x400000, kPage = 4096;
+
+class ImageWithBuiltins {
+ public:
+  ImageWithBuiltins() {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64, header.e_ident[EI_DATA] = ELFDATA2LSB, header.e_ident[EI_VERSION] = 1;
+    header.e_type = ET_DYN, header.e_machine = EM_X86_64, header.e_version = 1;
+    header.e_ehsize = sizeof header, header.e_phoff = sizeof header, header.e_phentsize = sizeof(Elf64_Phdr);
+    header.e_phnum = 2;
+    for (std::uint32_t i = 0; i < kCount; ++i) list.insert(list.end(), {(i + 1) * kSize, i});
+    list.insert(list.end(), {0, 0});
+    code.assign(kPage + std::size_t{kCount} * kSize, 0x90);
+    for (std::uint32_t i = 1; i <= kCount; ++i) std::memset(code.data() + kPage + i * kSize - 4, 0xcc, 4);
+  }
+
+  Elf64_Ehdr header{};
+  std::vector<std::uint32_t> list;  // end and number of each
+  std::vector<std::uint8_t> code;   // the builtins begin its second page
+
+  [[nodiscard]] Expected<ImageFacts> facts() const {
+    const std::size_t list_at = sizeof header + 2 * sizeof(Elf64_Phdr), list_size = list.size() * sizeof list.front();
+    const std::size_t code_at = (list_at + list_size + kPage - 1) / kPage * kPage;
+    Elf64_Phdr segments[2] = {
+        {PT_LOAD, PF_R, 0, 0, 0, list_at + list_size, list_at + list_size, kPage},
+        {PT_LOAD, PF_R | PF_X, code_at, kCodeAddress, kCodeAddress, code.size(), code.size(), kPage}};
+    std::vector<std::byte> file(code_at + code.size());
+    std::memcpy(file.data(), &header, sizeof header);
+    std::memcpy(file.data() + sizeof header, segments, sizeof segments);
+    std::memcpy(file.data() + list_at, list.data(), list_size);
+    std::memcpy(file.data() + code_at, code.data(), code.size());
+    return ImageFacts::read_builtins({file.data(), file.size()});
+  }
+};
+
+TEST(V8Blob, BuiltinsAreWhereThePaddingIs) {
+  const auto facts = ImageWithBuiltins().facts();
+  ASSERT_TRUE(facts) << facts.error().text();
+  EXPECT_TRUE(facts->has_places_only());
+  EXPECT_FALSE(facts->builtins_have_symbols());
+  // The first ones may have been written by hand, with another frame at their entry.
+  ASSERT_EQ(facts->builtins().size(), kCount - kFirstNamed);
+  const std::uint64_t base = kCodeAddress + kPage;
+  EXPECT_EQ(facts->code_begin(), base + kFirstNamed * kSize);
+  for (std::uint32_t i = kFirstNamed; i < kCount; ++i) {
+    const ImageFacts::Builtin* const found = facts->builtin_at(base + i * kSize + 7);
+    ASSERT_NE(found, nullptr) << i;
+    EXPECT_EQ(found->begin, base + i * kSize);
+    EXPECT_EQ(found->end, base + (i + 1) * kSize - 4) << "without padding";
+    EXPECT_EQ(found->name, "");
+  }
+  EXPECT_EQ(facts->builtin_at(base + (kFirstNamed + 1) * kSize - 1), nullptr);
+}
+
+TEST(V8Blob, OnePlaceWithoutPaddingRefutesTheList) {
+  ImageWithBuiltins image;
+  image.code[kPage + std::size_t{700} * kSize - 1] = 0x90;
+  EXPECT_EQ(image.facts().error().code, ErrorCode::kNotFound);
+  ImageWithBuiltins filled;
+  filled.code.assign(filled.code.size(), 0xcc);
+  EXPECT_EQ(filled.facts().error().code, ErrorCode::kNotFound);
+  ImageWithBuiltins more;  // what is in front of the list does not begin it
+  more.list.insert(more.list.begin(), {64 * kCount, 0});
+  EXPECT_TRUE(more.facts());
+  ImageWithBuiltins cut;
+  cut.code.pop_back();
+  EXPECT_EQ(cut.facts().error().code, ErrorCode::kNotFound);
+}
+
+TEST(V8Blob, OtherListsAreRefused) {
+  ImageWithBuiltins reordered;
+  std::swap(reordered.list[2 * 600 + 1], reordered.list[2 * 601 + 1]);
+  EXPECT_EQ(reordered.facts().error().code, ErrorCode::kNotFound);
+  ImageWithBuiltins few;
+  few.list[2 * 900] = 1;  // ends the list
+  EXPECT_EQ(few.facts().error().code, ErrorCode::kNotFound);
+  ImageWithBuiltins other;
+  other.header.e_machine = EM_AARCH64;
+  EXPECT_EQ(other.facts().error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::v8
