@@ -261,7 +261,7 @@ TEST(V8Steps, BuiltinsInAListHaveTheirCallers) {
     if (!test::whole() && &release != &releases.front() && &release != &releases.back()) continue;
     const StrippedNode stripped(release.program, "LC_ALL=C sed -i s/v8dbg_/xxdbg_/g");
     ASSERT_TRUE(stripped.is_made());
-    judge_builtins(stripped, release, 20);
+    judge_builtins(stripped, release, 8);
   }
 }
 
