@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -208,6 +209,22 @@ TEST_F(Machine, DockerElsewhere) {
   EXPECT_EQ(find(kOther), "|||||");
   EXPECT_EQ(find(kOther, "/home/u"), "own|docker||||");
   EXPECT_EQ(parse_data_root(R"({"data-root":"/x")"), "");
+}
+
+// Who may not look at the first process cannot say that it has other mounts.
+TEST(ContainerRecords, AnUnprivilegedUserHasNoOtherRoot) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 &&
+        (::setresgid(kNobody, kNobody, kNobody) != 0 || ::setresuid(kNobody, kNobody, kNobody) != 0))
+      ::_exit(2);
+    ::_exit(machine_root().empty() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // Text of others stays as it is.

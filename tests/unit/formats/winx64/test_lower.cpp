@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
+#include <vector>
 
+#include "formats/winx64/known_lowering.h"
 #include "formats/winx64/registers.h"
 #include "support/pe_image_builder.h"
 #include "support/same_rows.h"
@@ -310,6 +313,38 @@ TEST(WinX64Lower, SaysWhatItCannotSay) {
   EXPECT_EQ(lowered.problems[3].code, ErrorCode::kMalformed);
   EXPECT_EQ(lowered.problems[4].code, ErrorCode::kLimit);
   EXPECT_EQ(lowered.problems[4].where, code + 5);
+}
+
+// What rows depend on: version, prologue, frame register and codes.
+TEST(WinX64Lower, TheKeyOfUnwindInformation) {
+  using Key = winx64::KnownPrologue::Key;
+  // Flags; codes; what stands behind them: an end of codes, or the last one; bytes of information.
+  const auto key_of = [](unsigned flags, unsigned codes, unsigned last, unsigned behind, std::size_t size = 100,
+                         unsigned version = 1) -> std::optional<Key> {
+    std::vector<std::byte> bytes(size, std::byte(behind));
+    const std::size_t end = 4 + std::size_t{codes} * 2;
+    bytes[0] = std::byte(version | flags << 3), bytes[1] = std::byte{40}, bytes[2] = std::byte(codes),
+    bytes[3] = std::byte{0x25};
+    for (std::size_t at = 4; at < end; ++at) bytes[at] = std::byte(at);
+    if (codes != 0) bytes[end - 1] = std::byte(last);
+    Key key;
+    return key.assign(ByteView(bytes.data(), bytes.size())) ? std::optional(key) : std::nullopt;
+  };
+  for (const unsigned codes : {0U, 1U, 2U, 3U, 5U, 6U, 7U, 25U, 26U}) {  // 26: 56 bytes, the most
+    const auto key = key_of(0, codes, 7, 0);
+    ASSERT_TRUE(key) << codes;
+    EXPECT_EQ(key->frame_register(), 5U);
+    EXPECT_EQ(key_of(winx64::kEhandler | winx64::kUhandler, codes, 7, 0), key) << codes;
+    EXPECT_EQ(key_of(0, codes, 7, 0xff), key) << codes;
+    EXPECT_EQ(key_of(0, codes, 8, 0) == key, codes == 0) << codes;
+    EXPECT_NE(key_of(0, codes + 1, 7, 0), key) << codes;
+  }
+  EXPECT_FALSE(key_of(0, 27, 7, 0));
+  EXPECT_FALSE(key_of(winx64::kChaininfo, 3, 7, 0));
+  EXPECT_FALSE(key_of(0, 3, 7, 0, 100, 2));
+  // Not cut off: the most bytes that are looked at, and an entry of the table behind them.
+  EXPECT_TRUE(key_of(0, 3, 7, 0, 56 + 12));
+  EXPECT_FALSE(key_of(0, 3, 7, 0, 56 + 11));
 }
 
 }  // namespace

@@ -234,6 +234,22 @@ TEST(PerfData, ForksShareMappingsUntilTheyChange) {
   EXPECT_NE(PerfProcesses::mapping_at(last, 0x1010), nullptr);
 }
 
+TEST(PerfData, AMappingHoldsItsFirstByteAndNotItsEnd) {
+  PerfProcesses::Process process;
+  process.mappings->insert({{0x1000, {.begin = 0x1000, .end = 0x2000}}, {0x4000, {.begin = 0x4000, .end = 0x5000}}});
+  const auto begin_at = [&](std::uint64_t address) -> std::uint64_t {
+    const PerfMapping* mapping = PerfProcesses::mapping_at(process, address);
+    return mapping != nullptr ? mapping->begin : 0;
+  };
+  EXPECT_EQ(begin_at(0xfff), 0u);
+  EXPECT_EQ(begin_at(0x1000), 0x1000u);
+  EXPECT_EQ(begin_at(0x1fff), 0x1000u);
+  EXPECT_EQ(begin_at(0x2000), 0u);
+  EXPECT_EQ(begin_at(0x3fff), 0u);
+  EXPECT_EQ(begin_at(0x4000), 0x4000u);
+  EXPECT_EQ(begin_at(0x5000), 0u);
+}
+
 // perf writes the rings' account and, at the end, the events'. Both are of the same samples.
 TEST(PerfData, LostSamplesCountOnce) {
   constexpr std::uint16_t kByFilter = 1 << 15;  // PERF_RECORD_MISC_LOST_SAMPLES_BPF
