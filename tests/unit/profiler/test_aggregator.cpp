@@ -311,6 +311,18 @@ TEST_F(AggregatorTest, LabelsOfProcessesTellSamplesApart) {
   EXPECT_EQ(profile.strings[labels[1].value], "2");
 }
 
+// A set that is not among those given is none.
+TEST_F(AggregatorTest, LabelsThatAreNotGivenAreNone) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};
+  StackRecord labelled = stack(one);
+  labelled.labels = 2;
+  aggregator.add(labelled, &maps, 1);
+  const ProcessLabelSets::Set sets[] = {{}, {{"a", "1"}}, {{"beyond", "those given"}}};
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed, {}, std::span(sets, 2));
+  ASSERT_EQ(profile.samples.size(), 1u);
+  EXPECT_EQ(profile.samples[0].labels, 0u);
+}
+
 TEST(ProcessLabelSetsTest, ChildrenHaveTheirParentsUntilTheyAreAnotherProgram) {
   std::map<std::uint32_t, std::string> names{{1, "parent"}};
   unsigned reads = 0;

@@ -151,6 +151,19 @@ TEST(ThreadLines, HaveTheMomentsInOrder) {
   EXPECT_EQ(weights, (std::vector<std::uint64_t>{1, 1, 1, 1, 0, 1, 1})) << "the wait is no sample";
 }
 
+// By time, a sample weighs what it stands for. A wait of another event weighs nothing, however it is asked for.
+TEST(ThreadLines, WeightsAreOfTheChosenValueAlone) {
+  const auto p = timed_profile();
+  const auto weights_of = [&](profile::ValueType type) {
+    std::vector<std::uint64_t> weights;
+    for (const Moment& moment : thread_lines(p, type).threads.at(0).moments) weights.push_back(moment.weight);
+    return weights;
+  };
+  EXPECT_EQ(weights_of({0, false}), (std::vector<std::uint64_t>{kMs, kMs, kMs, kMs, 0, kMs, kMs}));
+  EXPECT_EQ(weights_of({1, false}), std::vector<std::uint64_t>{6 * kMs});
+  EXPECT_EQ(weights_of({1, true}), std::vector<std::uint64_t>{1});
+}
+
 TEST(ThreadLines, AreMadeUpWithoutTimes) {
   const auto p = testing::events_profile();
   const ThreadLines lines = thread_lines(p, kSamples);
