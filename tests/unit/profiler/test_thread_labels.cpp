@@ -1,13 +1,21 @@
 // Labels of threads, from the bytes that the kernel side sends to the sets of samples.
 #include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "os/process_memory.h"
 #include "profiler/processes/thread_context.h"
 #include "profiler/samples/thread_labels.h"
+#include "support/made_up_memory.h"
+
+extern "C" __thread void* otel_thread_ctx_v1;
 
 namespace windlass::profiler {
 namespace {
@@ -76,6 +84,78 @@ TEST(ThreadLabels, NamesOfKeysAreInTheProcessContext) {
   EXPECT_EQ(parse_label_keys(bytes_of(other)).error().code, ErrorCode::kNotFound);
   for (std::size_t size = kSchema.size() + 1; size < both.size(); ++size)
     EXPECT_FALSE(parse_label_keys(bytes_of(std::string_view(both).substr(0, size))).has_value()) << size;
+}
+
+// A process context as OTEP 4719 has it in memory. So many reads of its head find another time of publishing each.
+class SharedContext final : public test::MadeUpMemory {
+ public:
+  static constexpr std::uint64_t kAt = 0x10000, kVersion = kAt + 8, kSize = kAt + 12, kPublished = kAt + 16,
+                                 kPayload = kAt + 24;
+  SharedContext() : MadeUpMemory(kAt, 0x1000) {
+    const std::string payload = std::string(kSchema) + std::string(kMap);
+    put_bytes(kAt, "OTEL_CTX");
+    put(kVersion, std::uint32_t{2});
+    put(kSize, static_cast<std::uint32_t>(payload.size()));
+    put(kPublished, std::uint64_t{1000});
+    put(kPayload, kAt + 0x100);
+    put_bytes(kAt + 0x100, payload);
+  }
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (!MadeUpMemory::read(address, to, size)) return false;
+    if (address == kAt && changes > 0) {
+      const std::uint64_t published = 1000U + --changes + 1;
+      std::memcpy(static_cast<char*>(to) + (kPublished - kAt), &published, sizeof published);
+    }
+    return true;
+  }
+  mutable unsigned changes = 0;
+};
+
+os::ProcMap mapping_of(std::uint64_t begin, std::string path) {
+  os::ProcMap map;
+  map.begin = begin, map.end = begin + 0x1000, map.path = std::move(path);
+  return map;
+}
+
+TEST(ThreadLabels, TheProcessContextIsInAMappingOfItsName) {
+  const SharedContext memory;
+  for (const char* name : {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX (deleted)"}) {
+    const std::vector maps{mapping_of(0x5000, "/usr/bin/program"), mapping_of(0x6000, "[anon:OTEL_CTX]"),
+                           mapping_of(SharedContext::kAt, name)};
+    const auto keys = read_label_keys(memory, maps);
+    ASSERT_TRUE(keys.has_value()) << name << ": " << keys.error().text();
+    EXPECT_EQ(*keys, kKeys);
+    EXPECT_EQ(read_label_keys(memory, std::span(maps).first(2)).error().code, ErrorCode::kNotFound);
+  }
+  const std::vector other{mapping_of(SharedContext::kAt, "[anon:OTHER_CTX]")};
+  EXPECT_EQ(read_label_keys(memory, other).error().code, ErrorCode::kNotFound);
+}
+
+TEST(ThreadLabels, AProcessContextThatIsNoneOrBeingWritten) {
+  const std::vector maps{mapping_of(SharedContext::kAt, "[anon:OTEL_CTX]")};
+  const auto after = [&](auto change) {
+    SharedContext memory;
+    change(memory);
+    const auto keys = read_label_keys(memory, maps);
+    return keys ? ErrorCode{} : keys.error().code;
+  };
+  using Context = SharedContext;
+  EXPECT_EQ(after([](Context& it) { it.put_bytes(Context::kAt, "X"); }), ErrorCode::kNotFound);
+  EXPECT_EQ(after([](Context& it) { it.put_bytes(Context::kAt + 7, "x"); }), ErrorCode::kNotFound);
+  for (const std::uint32_t version : {1U, 3U})
+    EXPECT_EQ(after([&](Context& it) { it.put(Context::kVersion, version); }), ErrorCode::kNotFound) << version;
+  EXPECT_EQ(after([](Context& it) { it.put(Context::kPublished, std::uint64_t{0}); }), ErrorCode::kMalformed);
+  EXPECT_EQ(after([](Context& it) { it.put(Context::kSize, std::uint32_t{kMostContext + 1}); }), ErrorCode::kMalformed);
+  EXPECT_EQ(after([](Context& it) { it.put(Context::kSize, std::uint32_t{kMostContext}); }), ErrorCode::kUnreadable);
+  EXPECT_EQ(after([](Context& it) { it.put(Context::kPayload, Context::kAt - 0x100); }), ErrorCode::kUnreadable);
+  EXPECT_EQ(after([](Context& it) { it.put(Context::kSize, std::uint32_t{0}); }), ErrorCode::kNotFound);
+  // It is read up to four times, until the time stays the same.
+  for (const unsigned changes : {2U, 4U, 6U}) {
+    SharedContext memory;
+    memory.changes = changes;
+    EXPECT_TRUE(read_label_keys(memory, maps)) << changes;
+  }
+  EXPECT_EQ(after([](Context& it) { it.changes = 8; }), ErrorCode::kMalformed);
 }
 
 struct Sent {
@@ -162,6 +242,42 @@ TEST(ThreadLabels, ThatAreCutOffAreMalformed) {
   EXPECT_FALSE(labels.take(whole.event.head, sizeof whole.event - 1));
   EXPECT_FALSE(labels.take(whole.event.head, sizeof whole.event + whole.event.size - 1));
   EXPECT_TRUE(labels.take(whole.event.head, sizeof whole.event + whole.event.size));
+}
+
+// This program has the variable. Its linker says where the thread's storage of each module is.
+TEST(ThreadContext, IsWhereTheLinkerHasPutIt) {
+  struct Own {
+    std::uint64_t base = 0, storage = 0;
+  } own;
+  const auto first = [](dl_phdr_info* image, std::size_t, void* to) {
+    for (int i = 0; i < image->dlpi_phnum; ++i)
+      if (image->dlpi_phdr[i].p_type == PT_PHDR)
+        *static_cast<Own*>(to) = {reinterpret_cast<std::uint64_t>(image->dlpi_phdr) - image->dlpi_phdr[i].p_offset,
+                                  reinterpret_cast<std::uint64_t>(image->dlpi_tls_data)};
+    return 1;  // the program is the first image
+  };
+  ::dl_iterate_phdr(first, &own);
+  ASSERT_NE(own.base, 0u);
+  const os::MemoryFile memory(::getpid());
+  const auto source = find_thread_context(memory, own.base, false);
+  ASSERT_TRUE(source.has_value()) << source.error().text();
+  const auto pointer = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
+  auto offset = static_cast<std::uint64_t>(source->variable.offset);
+  ASSERT_TRUE(source->kind == WL_LABELS_OFFSET || source->kind == WL_LABELS_OFFSET_AT) << source->kind;
+  if (source->kind == WL_LABELS_OFFSET_AT) {
+    ASSERT_TRUE(memory.read(source->variable.place, &offset, sizeof offset));
+  }
+  EXPECT_EQ(pointer + offset, reinterpret_cast<std::uint64_t>(&otel_thread_ctx_v1));
+  // glibc's vector has the program's storage as its entry number 1.
+  std::uint64_t vector = 0, storage = 0;
+  ASSERT_TRUE(memory.read(pointer + static_cast<std::uint64_t>(std::int64_t{source->dtv}), &vector, sizeof vector));
+  ASSERT_TRUE(memory.read(vector + source->dtv_entry, &storage, sizeof storage));
+  EXPECT_EQ(storage, own.storage);
+  // musl's is one of pointers.
+  const auto of_musl = find_thread_context(memory, own.base, true);
+  ASSERT_TRUE(of_musl.has_value());
+  EXPECT_EQ(of_musl->dtv_entry, sizeof(void*));
+  EXPECT_FALSE(find_thread_context(memory, own.base + 4096, false));
 }
 
 }  // namespace
