@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <random>
+#include <vector>
 
 #include "support/cfi_builder.h"
 #include "support/jit_stub.h"
@@ -231,6 +233,33 @@ TEST(CodeRanges, ThatChangeAreAskedAgainWhenSomethingWasTakenAway) {
   EXPECT_EQ(two_steps(), 2u);
   EXPECT_EQ(two_steps(), 2u);
   EXPECT_TRUE(walk::own_code_ranges().retire(*id));
+}
+
+class NoNames final : public sources::NameSource {
+ public:
+  std::uint64_t functions_at(std::uint64_t, std::uint64_t, std::uint64_t,
+                             std::vector<sources::NamedFunction>&) override {
+    return 0;
+  }
+};
+
+TEST(CodeRanges, ARetiredOneIsFreedOnceNobodyCanHaveFoundIt) {
+  CodeRanges ranges;
+  std::atomic<unsigned> asked = 0;
+  std::atomic<std::uint64_t> taken = 0;
+  auto names = std::make_shared<NoNames>();
+  const std::weak_ptr<NoNames> alive = names;
+  const auto id = ranges.add_changing({.begin = 0x1000, .end = 0x2000, .bias = 0, .path = "[made up]", .file = {}},
+                                      std::make_unique<ChangingSource>(asked, taken), std::move(names));
+  ASSERT_TRUE(id) << id.error().text();
+  {
+    const CodeRanges::View view(ranges);
+    ASSERT_TRUE(ranges.retire(*id));
+    EXPECT_NE(view.find(0x1000), nullptr);
+    EXPECT_FALSE(alive.expired());
+  }
+  ASSERT_TRUE(ranges.add(range(0x3000, 0x4000), kOwnArchitecture));  // a change frees what waits
+  EXPECT_TRUE(alive.expired());
 }
 
 TEST(CodeRangeRows, MustBeSortedAndInTheRange) {
