@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtimes/v8/code_map.h"
@@ -252,6 +253,41 @@ TEST(V8Functions, HaveTheNameAndTheLineOfTheirScope) {
   EXPECT_EQ(functions.number_of(heap, shared), g);
   EXPECT_EQ(functions.number_of(heap, script), Functions::kNone);
   EXPECT_EQ(functions.number_of(heap, number(7)), Functions::kNone);
+}
+
+// ECMA-262 12.3: lines end at LF, CR, CR LF, U+2028 and U+2029. Other characters have their bytes, too.
+TEST(V8Functions, LinesEndAtAllOfJavaScriptsLineTerminators) {
+  constexpr std::uint16_t kTwoBytes = 32;
+  const std::u16string_view text = u"a\u2028b\u2029c\rd\r\ne\n\u0a0af\u2027\u202ag";
+  Objects objects;
+  std::vector<std::uint64_t> fields = {std::uint64_t{text.size()} << 32};
+  fields.resize(2 + text.size() / 4);
+  std::memcpy(fields.data() + 1, text.data(), text.size() * 2);
+  const Tagged source = objects.object(kTwoBytes, fields);
+  const Tagged script = objects.object(kScript, {source, objects.string("/a.js")});
+  const Tagged outer = objects.object(kScope, {number(0)});
+  std::vector<std::uint64_t> words = {number(0),
+                                      number(0),
+                                      number(1),
+                                      objects.string("local"),
+                                      number(0),
+                                      objects.string("f"),
+                                      number(0),
+                                      number(0),
+                                      number(static_cast<std::int32_t>(text.size())),
+                                      outer};
+  words.resize(words.size() + 12);
+  const Tagged shared = objects.object(kShared, {0, objects.object(kScope, words), script});
+  const Layout layout = made_up_layout();
+  const Heap heap(objects, layout);
+  Functions functions;
+  const std::uint32_t f = functions.number_of(heap, shared);
+  ASSERT_NE(f, Functions::kNone);
+  std::string lines;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (text[at] >= 'a' && text[at] <= 'g')
+      lines += static_cast<char>(text[at]) + std::to_string(functions.line_of(f, static_cast<std::int32_t>(at))) + ' ';
+  EXPECT_EQ(lines, "a1 b2 c3 d4 e5 f6 g6 ");
 }
 
 // What its optimised code says of itself at each of its instructions: "f 3 f 2", innermost first. Nothing: no code.
