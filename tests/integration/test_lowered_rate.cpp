@@ -52,13 +52,13 @@ TEST_F(LoweredRate, AStoppedRecorderLosesNoSamples) {
   for (const auto& sample : profile.samples) samples += sample.count;
   EXPECT_GT(static_cast<double>(samples), 0.1 * kFast * used) << said;
   EXPECT_LT(static_cast<double>(samples), 1.4 * kFast * used) << "samples count for more than they stand for" << said;
-  EXPECT_NE(said.find("the rate was lowered to "), std::string::npos) << said;
+  EXPECT_NE(said.find("the rate was lowered for "), std::string::npos) << said;
   EXPECT_NE(said.find(", as the ring of samples was filling: a sample of that time counts for those left out, too."),
             std::string::npos)
       << said;
   ASSERT_EQ(profile.events.size(), 1U);
   EXPECT_EQ(profile.events[0].period, 1'000'000'000U / kFast) << "what each of them counts for";
-  const auto lowered = [](const std::string& comment) { return comment.starts_with("the rate was lowered to "); };
+  const auto lowered = [](const std::string& comment) { return comment.starts_with("the rate was lowered for "); };
   EXPECT_EQ(std::ranges::count_if(profile.comments, lowered), 1) << said;
 }
 

@@ -91,8 +91,9 @@ class Aggregator {
   };
   // How much of each of the bounds is used.
   [[nodiscard]] std::vector<Use> uses() const;
-  [[nodiscard]] bool is_half_full() const;                 // one of the bounds
-  [[nodiscard]] bool has_cut() const { return has_cut_; }  // Has a stack ended as WL_END_NO_ROOM?
+  [[nodiscard]] bool is_half_full() const;  // one of the bounds
+  // Has a stack ended as WL_END_NO_ROOM, since the last forget()?
+  [[nodiscard]] bool has_cut() const { return has_cut_; }
   // The number of the sample that the key means now.
   [[nodiscard]] std::optional<std::uint32_t> sample_of(const wl_stack_key& key) const {
     const auto known = number_of(key);

@@ -41,6 +41,7 @@ class EventQueue {
 
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
   [[nodiscard]] bool empty() const { return events_.empty(); }
+  [[nodiscard]] std::size_t size() const { return events_.size(); }
   // Of kMaxBytes, how much is used.
   [[nodiscard]] double fill() const { return static_cast<double>(bytes_) / static_cast<double>(kMaxBytes); }
   // The time of the oldest event; nothing without events.

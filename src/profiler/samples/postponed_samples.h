@@ -31,6 +31,7 @@ class PostponedSamples {
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
+  [[nodiscard]] std::size_t size() const { return waiting_.size(); }
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
   // Of kMaxBytes, how much is used.
   [[nodiscard]] double fill() const { return static_cast<double>(bytes_) / static_cast<double>(kMaxBytes); }

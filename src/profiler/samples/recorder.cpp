@@ -148,7 +148,10 @@ void Recorder::take_all_samples() {
 
 void Recorder::take_round(std::uint64_t most_work) {
   now_ = monotonic_ns();
-  process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  process_events_.drain([this](ProcessEvent&& event) {
+    ++came_;
+    queue_.push(std::move(event));
+  });
   earn_time();
   const auto push = [this](const wl_event_head& head, std::size_t size) {
     if (head.type == WL_EVENT_TIME) {
@@ -161,6 +164,7 @@ void Recorder::take_round(std::uint64_t most_work) {
     }
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
     if (queue_.full()) (void)take_events(now_, kAll);
+    ++came_;
     queue_.push(head, size);
   };
   source_.samples->poll(0ms, push);
@@ -177,8 +181,11 @@ void Recorder::earn_time() {
   const std::uint64_t passed = now_ - std::exchange(last_earned_, now_);
   const KernelSideStats stats = source_.samples->stats();
   lost_ = stats.lost + stats.lost_waits;
+  const std::uint64_t recorded = stats.samples - std::min(stats.other_processes, stats.samples);
+  const std::uint64_t came = recorded - std::min(std::exchange(recorded_, recorded), recorded);
   if (std::exchange(left_out_, stats.left_out) != stats.left_out) {
     lowered_ns_ += passed;
+    lowered_ticks_ += came;
     ring_filled_ |= rate_.halvings() == 0;
   }
   source_.samples->lower_rate(rate_.observe(now_, backlog()));
@@ -189,7 +196,11 @@ void Recorder::earn_time() {
 
 Backlog Recorder::backlog() const {
   const std::uint64_t oldest = std::min(queue_.oldest().value_or(now_), intake_->postponed().oldest().value_or(now_));
-  return {.age_ns = now_ - std::min(oldest, now_), .fill = std::max(queue_.fill(), intake_->postponed().fill())};
+  const std::uint64_t waiting = queue_.size() + intake_->postponed().size();
+  return {.age_ns = now_ - std::min(oldest, now_),
+          .fill = std::max(queue_.fill(), intake_->postponed().fill()),
+          .came = came_,
+          .done = came_ - std::min(came_, waiting)};
 }
 
 // False where there was no time for all.
@@ -352,7 +363,9 @@ Recorder::Lowered Recorder::lowered() const {
   const KernelSideStats stats = source_.samples->stats();
   if (stats.left_out == 0) return {};
   const bool is_newer = stats.left_out != left_out_;  // than what earn_time() has seen
+  const auto ticks = static_cast<double>(std::max(lowered_ticks_, stats.left_out));
   return {.seconds = static_cast<double>(lowered_ns_ + (is_newer ? kEarnInterval : 0)) * 1e-9,
+          .average = static_cast<unsigned>(options_.frequency * (1 - static_cast<double>(stats.left_out) / ticks)),
           .frequency = options_.frequency >> stats.halvings,
           .ring_filled = ring_filled_ || (is_newer && rate_.halvings() == 0)};
 }
@@ -360,7 +373,8 @@ Recorder::Lowered Recorder::lowered() const {
 std::string Recorder::lowered_text() const {
   const Lowered was = lowered();
   if (was.frequency == 0) return {};
-  return fmt::format("the rate was lowered to {} Hz for {:.1f} s, as {}", was.frequency, was.seconds,
+  return fmt::format("the rate was lowered for {:.1f} s, to {} Hz on average and {} Hz at the least, as {}",
+                     was.seconds, std::max(was.average, was.frequency), was.frequency,
                      was.ring_filled ? "the ring of samples was filling" : "samples waited for the agent");
 }
 

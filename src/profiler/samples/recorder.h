@@ -72,7 +72,7 @@ struct RecorderOptions {
 struct RecordingProgress {
   double seconds = 0;
   std::uint64_t samples = 0, complete = 0, lost = 0, raw = 0;
-  bool has_cut = false;  // There was no room for a stack: Aggregator::has_cut().
+  bool has_cut = false;  // Aggregator::has_cut(): there was no room for a stack, since stacks were last forgotten
 };
 
 class Recorder {
@@ -129,6 +129,7 @@ class Recorder {
   // The clock's rate was lowered, as the agent was behind.
   struct Lowered {
     double seconds = 0;        // for how long, in all
+    unsigned average = 0;      // the rate in that time
     unsigned frequency = 0;    // the lowest rate; 0: it was not lowered
     bool ring_filled = false;  // else the backlog behind the ring was too large
   };
@@ -214,8 +215,11 @@ class Recorder {
   WorkBudget budget_;
   std::uint64_t earned_samples_ = 0;  // up to which the budget has had its time
   RateControl rate_;
-  std::uint64_t left_out_ = 0, lowered_ns_ = 0;  // samples, and the time in which some were left out
-  bool ring_filled_ = false;                     // when the agent had not lowered the rate
+  std::uint64_t came_ = 0;  // events out of the rings
+  // Samples: those that were recorded or left out, and those left out.
+  std::uint64_t recorded_ = 0, left_out_ = 0;
+  std::uint64_t lowered_ns_ = 0, lowered_ticks_ = 0;  // in which some were left out
+  bool ring_filled_ = false;                          // when the agent had not lowered the rate
   OpenedSource source_;
   ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
   std::vector<std::string> remarks_;

@@ -61,6 +61,7 @@ TEST_F(Forgetting, ABoundIsThatOfAPart) {
       const auto part = counts(aggregator.build_since(told, kNothing, unknown, kFiles));
       sums = {sums.first + part.first, sums.second + part.second};
       EXPECT_TRUE(aggregator.is_half_full());
+      EXPECT_EQ(aggregator.has_cut(), !forgets && interval != 0);
       if (!forgets) continue;
       aggregator.settle(kNothing, unknown);
       aggregator.forget(told, kSame, kSame);
@@ -69,6 +70,24 @@ TEST_F(Forgetting, ABoundIsThatOfAPart) {
     EXPECT_EQ(sums.first, 100u);
     EXPECT_EQ(sums.second, forgets ? 100u : 16u);
   }
+}
+
+TEST_F(Forgetting, WhatWasCutIsOfThePartThatIsKept) {
+  Aggregator aggregator(Aggregator::Bounds{.samples = 2, .alone = 0});
+  const auto add = [&](std::uint64_t at) {
+    const std::uint64_t user[] = {(0x10000 + at) | WL_FRAME_EXACT};
+    aggregator.add(stack(user), &maps, 1);
+  };
+  for (std::uint64_t i = 0; i < 3; ++i) add(i);
+  EXPECT_TRUE(aggregator.has_cut());
+  (void)aggregator.build_since(told, kNothing, unknown, kFiles);
+  aggregator.settle(kNothing, unknown);
+  aggregator.forget(told, kSame, kSame);
+  EXPECT_FALSE(aggregator.has_cut());
+  add(1);
+  EXPECT_FALSE(aggregator.has_cut());
+  for (std::uint64_t i = 2; i < 5; ++i) add(i);
+  EXPECT_TRUE(aggregator.has_cut());
 }
 
 TEST_F(Forgetting, NothingIsToldTwice) {
