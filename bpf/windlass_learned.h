@@ -58,6 +58,14 @@ WL_INLINE int wl_guard_holds(struct wl_unwind* u) {
   return (u->room.value & u->learned.guard_mask) == u->learned.guard_value;
 }
 
+/* Copies what was learned for a key to u->learned. 0: nothing. */
+WL_INLINE int wl_recall_key(struct wl_unwind* u, const struct wl_learned_key* key) {
+  const struct wl_learned* found = wl_find_learned(&u->env, key);
+  if (!found) return 0;
+  u->learned = *found;
+  return u->learned.check == wl_learned_check(&u->learned, *key);
+}
+
 /* Copies what was learned of an address to u->learned. Returns 0 if there is nothing of this kind, or of other code. */
 WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
   if (!u) return 0;
@@ -69,11 +77,8 @@ WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
       .tgid = u->tgid,
       .kind = kind,
   };
-  const struct wl_learned* found = wl_find_learned(&u->env, &key);
-  if (!found) return 0;
-  u->learned = *found;
-  if (u->learned.check != wl_learned_check(&u->learned, key)) return 0;
-  if (kind & WL_LEARNED_HEAP) return 1;
+  if (!wl_recall_key(u, &key)) return 0;
+  if (kind & (WL_LEARNED_HEAP | WL_LEARNED_STEP)) return 1;
   if ((kind & WL_LEARNED_BLOCK) && !(u->learned.places >> (place >> shift & 63) & 1)) return 0;
   return wl_guard_holds(u);
 }
@@ -103,6 +108,58 @@ WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
   if (wl_take_words(u)) return WL_END_NO_ROW;
   u->learned_frames++;
   return wl_apply(u, &u->learned.rule, WL_NO_XREG, pc);
+}
+
+/* Has the agent checked this return address with the step in u->room.steady? */
+WL_GLOBAL int wl_is_checked_call(struct wl_unwind* u, __u64 pc, __u64 caller) {
+  if (!u || !caller) return 0;
+  const struct wl_steady* step = &u->room.steady;
+  for (__u32 i = 0; i < WL_STEADY_CALLERS; i++) {
+    if (step->callers[i] == caller) return 1;
+  }
+  struct wl_learned_key key = {
+      .pc = pc,
+      .epoch = caller,
+      .tgid = u->tgid,
+      .kind = WL_LEARNED_CALL | u->cursor.exact,
+  };
+  return wl_recall_key(u, &key) && ((const struct wl_steady*)&u->learned)->epoch == u->epoch;
+}
+
+/* Is the frame at hand laid out as the step in u->room.steady says, with its CFA at `cfa`? */
+WL_INLINE int wl_is_laid_out(const struct wl_unwind* u, __u64 cfa) {
+  const struct wl_steady* step = &u->room.steady;
+  const struct wl_cursor* cursor = &u->cursor;
+  __u64 size = cfa - cursor->regs[WL_SP];
+  if ((cfa & 7) || size - 1 >= WL_MAX_FRAME_SIZE) return 0;
+  if (step->from_sp && size != (__u64)(__s64)step->from_sp) return 0;
+  return !step->from_fp || (WL_VALID(cursor, WL_FP) && cfa - cursor->regs[WL_FP] == (__u64)(__s64)step->from_fp);
+}
+
+/* Steps from code without a rule as the agent does, if it has checked the same step before. Else returns
+ * WL_END_NO_ROW, with the frame as it was. */
+WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
+#ifdef WL_TARGET_A64
+  (void)u, (void)pc;
+  return WL_END_NO_ROW;
+#else
+  if (!u || !wl_recall(u, pc, WL_LEARNED_STEP | u->cursor.exact)) return WL_END_NO_ROW;
+  struct wl_steady* step = &u->room.steady;
+  __builtin_memcpy(step, &u->learned, sizeof *step);
+  __u32 certainty = step->certainty;
+  if (step->rule.ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
+  __u32 reg = step->rule.cfa_reg;
+  if (step->rule.cfa_kind != WL_CFA_REG || reg >= WL_RULE_REGISTERS || !WL_VALID(&u->cursor, reg)) return WL_END_NO_ROW;
+  __u64 cfa = u->cursor.regs[reg & WL_REGISTER_MASK] + step->rule.cfa_offset;
+  if (!wl_is_laid_out(u, cfa) || wl_read(&u->env, &u->room.value, 8, cfa - 8)) return WL_END_NO_ROW;
+  __u64 caller = u->room.value;
+  if (!wl_is_checked_call(u, pc, caller)) return WL_END_NO_ROW;
+  u->rule = step->rule;
+  if (wl_apply(u, &u->rule, WL_NO_XREG, pc) != WL_CONTINUE) return WL_END_NO_ROW;
+  if (u->cursor.regs[WL_PC] != caller) return WL_END_BAD_FRAME_POINTER; /* another thread has written there */
+  if (u->certainty < certainty) u->certainty = certainty;
+  return WL_CONTINUE;
+#endif
 }
 
 #endif

@@ -21,6 +21,9 @@ struct wl_learned_key {
 #define WL_LEARNED_BLOCK 2u /* Without WL_LEARNED_EXACT of both. */
 #define WL_LEARNED_HEAP 4u  /* A struct wl_code_heap stands in the lesson's place. */
 #define WL_LEARNED_LARGE 8u /* With WL_LEARNED_BLOCK alone: the block's places are pieces of several bytes. */
+#define WL_LEARNED_STEP 16u /* A struct wl_steady stands in the lesson's place. */
+#define WL_LEARNED_CALL \
+  32u /* The same. The key has the return address in the epoch's place, and the value the epoch. */
 #define WL_LEARNED_BLOCK_BYTES 64u
 #define WL_LEARNED_LARGE_BYTES 512u
 #define WL_LEARNED_PIECE_SHIFT 3 /* Of a large block. */
@@ -66,6 +69,18 @@ struct wl_code_heap {
   __u64 unused[2];
   __u32 reserved;
   __u32 check; /* As wl_learned has it. */
+};
+
+/* A step from code without rows that the agent has checked. It holds for a frame with the same return address, whose
+ * CFA is as far above rsp and rbp. Return addresses that have no room here have elements of their own. */
+#define WL_STEADY_CALLERS 4
+struct wl_steady {
+  struct wl_rule rule;              /* Its return address may be undefined: then each frame is the outermost one. */
+  __s32 from_sp, from_fp;           /* 0: it does not matter. */
+  __u64 epoch;                      /* WL_LEARNED_CALL: as in other keys. */
+  __u64 callers[WL_STEADY_CALLERS]; /* Return addresses; 0: none. */
+  __u32 certainty;                  /* wl_certainty */
+  __u32 check;                      /* As wl_learned has it. */
 };
 
 /* RUNTIME_FUNCTION, of a method or of a handler in it. */

@@ -110,6 +110,7 @@ struct wl_room {
     struct wl_code_run run;
     struct wl_code_search search;
     struct wl_method_search method;
+    struct wl_steady steady;
   };
   __u64 cfa, base; /* Of the applied rule: its CFA, and its CFA's register. */
   __u64 value;     /* A register in the caller. */

@@ -4,6 +4,7 @@
 
 #include "flow/stack_effect.h"
 #include "walk/code_answers.h"
+#include "walk/steady_step.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -138,7 +139,7 @@ bool leads_to_described_call(const StepContext& context, const flow::Synthesis& 
          (found.certainty != flow::Certainty::kGuess || returns_by(context, found.row));
 }
 
-FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, Step& step) {
+FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, Step& step, CallCheck& check) {
   if (found.row.signal_frame) return FrameCertainty::kDescribed;
   if (found.certainty == flow::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
   if (leads_to_described_call(context, found, step)) return FrameCertainty::kChecked;
@@ -154,7 +155,18 @@ FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& f
   const bool by_return = found.certainty == flow::Certainty::kLikely && !found.by_jump && !elsewhere;
   return by_call_site(
       context, step,
-      in_frame_record || by_return || is_before_frame(context, found.row) || begins_frame(context, found.row));
+      in_frame_record || by_return || is_before_frame(context, found.row) || begins_frame(context, found.row), check);
+}
+
+FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  CallCheck check;
+  return certainty_of(context, found, step, check);
+}
+
+void judge(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  CallCheck check;
+  step.certainty = certainty_of(context, found, step, check);
+  tell_steady_step(context, found, check, step);
 }
 
 // A function that never returns has a caller all the same. It does not lead there, but where it addresses its frame by
@@ -219,6 +231,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     return true;
   }
   if (by_left_frame(context, step)) return true;
+  begin_steady_step(context);
   auto found = synthesize(context);
   if (!found) {
     if (found.error().code != ErrorCode::kLimit)
@@ -234,6 +247,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     keep_windows_registers(found->row);  // a system call's stub
   Step trial;
   if (found->start != flow::Start::kNone) {
+    tell_steady_end(context, *found);
     if (by_process_start(context, step)) return true;
     const bool starts = starts_stack(context, found->start);
     if (!starts && (by_pointed_frame(context, *found, step) || by_way_in(context, step))) return true;
@@ -253,7 +267,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     }
   }
   if (!accept(context, trial)) return false;
-  if (trial.status.ok()) trial.certainty = certainty_of(context, *found, trial);
+  if (trial.status.ok()) judge(context, *found, trial);
   if (trial.certainty == FrameCertainty::kGuessed &&
       (by_pointed_frame_alone(context, *found, step) || by_entered_frame(context, step) ||
        by_present_jump(context, step)))

@@ -122,6 +122,16 @@ void CodeMemo::clear() {
   rows_.clear();
   row_numbers_.clear();
   young_reads_ = 0;
+  asked_.clear();
+  holds_ = false;
+}
+
+bool CodeMemo::all_rows_fit(FunctionRef<bool(const FrameRow& row)> use) const {
+  FrameRow row;
+  return std::ranges::all_of(asked_, [&](const Asked& asked) {
+    row_of(asked.row, asked.pc, row);
+    return asked.answer && use(row);
+  });
 }
 
 CodeMemo::Entry* CodeMemo::find(const Key& key) {
@@ -152,14 +162,18 @@ void CodeMemo::row_of(std::uint32_t number, std::uint64_t pc, FrameRow& row) con
 }
 
 // The leaf that the stack at hand leads to; null where nobody has been.
-const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) const {
+const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) {
   FrameRow row;
+  const std::size_t asked = asked_.size();
   for (std::uint32_t at = 0; at < entry.nodes.size();) {
     const Node& node = entry.nodes[at];
     if (node.row == kNone) return &entry.leaves[node.next[0]];
     row_of(node.row, pc, row);
-    at = node.next[answer_to(node.ask, source, row) ? 1 : 0];
+    const bool answer = answer_to(node.ask, source, row);
+    if (holds_) asked_.push_back({node.row, answer, pc});
+    at = node.next[answer ? 1 : 0];
   }
+  asked_.resize(asked);
   return nullptr;
 }
 
@@ -190,9 +204,9 @@ CodeAnswer CodeMemo::answer_of(const Leaf& leaf, std::uint64_t pc) const {
   return answer;
 }
 
-void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording,
+bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording,
                     const CodeAnswer& answer) {
-  if (recording.is_too_much()) return;
+  if (recording.is_too_much()) return false;
   if (rows_.size() >= kMaxRows) clear();
   if (young_.size() >= kMaxEntries / 2 || young_reads_ >= kMaxReadsInAll / 2) {
     old_ = std::move(young_);
@@ -214,8 +228,9 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
     const std::uint32_t number = number_of(row, pc);
     if ((entry.nodes[at].row != number || entry.nodes[at].ask != ask) && !is_fresh(at)) {  // other code was there
       entry = {};
-      return;
+      return false;
     }
+    if (holds_) asked_.push_back({number, answered, pc});
     entry.nodes[at].ask = ask;
     entry.nodes[at].row = number;
     std::uint32_t next = entry.nodes[at].next[answered ? 1 : 0];
@@ -227,7 +242,7 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   }
   if (!is_fresh(at)) {
     entry = {};
-    return;
+    return false;
   }
   entry.nodes[at].next[0] = static_cast<std::uint32_t>(entry.leaves.size());
   Leaf& leaf = entry.leaves.emplace_back();
@@ -242,18 +257,21 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   leaf.keeps_frame_record = answer.synthesis.keeps_frame_record;
   if (answer.found) leaf.row = number_of(answer.synthesis.row, pc);
   if (recording.leads_nowhere()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
-  if (!changes) return;
+  if (!changes) return true;
   leaf.digest = recording.digest();
   leaf.reads = recording.reads();
   young_reads_ += leaf.reads.size();
+  return true;
 }
 
 CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const flow::CodeSource& source,
                          Follow follow) {
+  if (changes) holds_ = false;
   if (Entry* entry = find(key); entry != nullptr) {
     if (const Leaf* leaf = descend(*entry, pc, source); leaf != nullptr) {
       if (holds(*leaf, source)) {
         ++kept_;
+        if (leaf->until != kForEver) holds_ = false;
         return answer_of(*leaf, pc);
       }
       *entry = {};
@@ -261,6 +279,7 @@ CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const f
   }
   if (limit_ != nullptr && !limit_->begin()) {
     refused_ = true;
+    holds_ = false;
     CodeAnswer none;
     none.error = {ErrorCode::kLimit, "no time is left to follow code", pc, 0};
     return none;
@@ -269,7 +288,7 @@ CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const f
   Recording recording(source, changes);
   const CodeAnswer answer = recording.follow(follow);
   if (limit_ != nullptr) limit_->end();
-  keep(key, pc, changes, recording, answer);
+  if (!keep(key, pc, changes, recording, answer) || recording.leads_nowhere()) holds_ = false;
   return answer;
 }
 

@@ -18,6 +18,8 @@
 
 namespace windlass::walk {
 
+struct SteadyStep;
+
 // What a call of flow/synthesis.h came to: `row` and more where it is found, else why not.
 struct CodeAnswer {
   bool found = false;
@@ -68,6 +70,26 @@ class CodeMemo {
   };
   // It must outlive this. Without one code is always followed.
   void set_limit(Limit& limit) { limit_ = &limit; }
+
+  // Hears of steps that are the same on other stacks (steady_step.h).
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void take(const SteadyStep& step) = 0;
+  };
+  // It must outlive this. Without one nothing is noted for such steps.
+  void set_listener(Listener& listener) { listener_ = &listener; }
+  [[nodiscard]] Listener* listener() const { return listener_; }
+  // From now on it is noted what the stack at hand is asked, and if the answers hold for good.
+  void begin_step() {
+    asked_.clear();
+    holds_ = listener_ != nullptr;
+  }
+  // The code or what is known of it may change, so the step may be another one later.
+  void expect_change() { holds_ = false; }
+  [[nodiscard]] bool step_holds() const { return holds_; }
+  // Is use(row) true for all rows that were asked about, and was the stack's answer always yes?
+  [[nodiscard]] bool all_rows_fit(FunctionRef<bool(const FrameRow& row)> use) const;
   // Since then, was any code not followed?
   void start_walk(std::uint64_t now) {
     now_ = now;
@@ -84,6 +106,7 @@ class CodeMemo {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   // Code that leads to where nothing is known to be mapped may lead on later.
   static constexpr std::uint64_t kTentativeNs = 10'000'000'000;
+  static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
 
   struct Read {
     std::uint64_t address;
@@ -98,8 +121,8 @@ class CodeMemo {
     bool by_jump = false, addresses_frame = false, behind_padding = false, keeps_frame_record = false;
     std::uint32_t row = kNone;
     Error error;
-    std::uint64_t until = ~std::uint64_t{0};  // it holds
-    std::uint64_t digest = 0;                 // of `reads`, of code that changes
+    std::uint64_t until = kForEver;  // it holds
+    std::uint64_t digest = 0;        // of `reads`, of code that changes
     std::vector<Read> reads;
   };
   // What the stack at hand is asked about a row.
@@ -122,10 +145,18 @@ class CodeMemo {
   using Entries = std::unordered_map<Key, Entry, KeyHash>;
   class Recording;
 
+  // A row that the stack at hand was asked about, at `pc`.
+  struct Asked {
+    std::uint32_t row;
+    bool answer;
+    std::uint64_t pc;
+  };
+
   [[nodiscard]] Entry* find(const Key& key);
-  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) const;
+  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source);
   [[nodiscard]] bool holds(const Leaf& leaf, const flow::CodeSource& source) const;
-  void keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
+  // False: it is not kept.
+  bool keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
   [[nodiscard]] CodeAnswer answer_of(const Leaf& leaf, std::uint64_t pc) const;
   // Rows are kept once, counted from the pc.
   [[nodiscard]] std::uint32_t number_of(const FrameRow& row, std::uint64_t pc);
@@ -136,6 +167,9 @@ class CodeMemo {
   std::vector<FrameRow> rows_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> row_numbers_;  // by digest
   Limit* limit_ = nullptr;
+  Listener* listener_ = nullptr;
+  std::vector<Asked> asked_;
+  bool holds_ = false;
   std::uint64_t now_ = 0;
   bool refused_ = false;
   std::uint64_t followed_ = 0, kept_ = 0;

@@ -160,13 +160,16 @@ bool is_way_in(const StepContext& context, const FrameRow& way_in, Step& step) {
 }  // namespace
 
 FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code) {
-  FrameRow way_in;
-  const flow::CallSite site = call_site(context, step.caller.pc(), way_in);
+  CallCheck check;
+  return by_call_site(context, step, follows_code, check);
+}
+
+FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code, CallCheck& check) {
+  const flow::CallSite site = check.site = call_site(context, step.caller.pc(), check.way_in);
   const bool may_fit =
       site == flow::CallSite::kAnywhere || site == flow::CallSite::kConstantLeads || site == flow::CallSite::kMayLead;
-  bool fits = site == flow::CallSite::kReaches || (follows_code && may_fit);
-  fits |= flow::has_way_in(site) && is_way_in(context, way_in, step);
-  if (fits) return FrameCertainty::kChecked;
+  check.is_way_in = flow::has_way_in(site) && is_way_in(context, check.way_in, step);
+  if (site == flow::CallSite::kReaches || (follows_code && may_fit) || check.is_way_in) return FrameCertainty::kChecked;
   const bool says_otherwise = site == flow::CallSite::kNone || site == flow::CallSite::kLeads;
   return !says_otherwise && by_frame_record(context, step) ? FrameCertainty::kChained : FrameCertainty::kGuessed;
 }

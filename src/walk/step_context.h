@@ -58,10 +58,18 @@ enum class Trust : bool { kNone, kFull };
 // Could the frame pointer point to a frame record: is what it leads to a caller?
 [[nodiscard]] bool points_to_frame(const StepContext& context);
 
+// What by_call_site() went by.
+struct CallCheck {
+  flow::CallSite site = flow::CallSite::kNone;
+  FrameRow way_in;         // of the site, if it has one
+  bool is_way_in = false;  // which leads to the caller
+};
+
 // How certain a caller is that no unwind information describes: does the call before its pc lead to the function at
 // hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer. Where the
 // code does not say another frame, and a frame record has led to the caller, the caller is chained.
 [[nodiscard]] FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code);
+[[nodiscard]] FrameCertainty by_call_site(const StepContext& context, Step& step, bool follows_code, CallCheck& check);
 
 // That the frame at hand is the outermost one is likely, and no more. kChained where a chain of frame pointers ends.
 [[nodiscard]] StepStatus guessed_end(const StepContext& context);

@@ -2,7 +2,8 @@
 // copies, files by build id. A plain StackWalker, whose address space is put together by hand from /proc and the
 // library's public interface. The kernel side's code. The first two have one stepper, so both must give the same frames
 // and the same end, to the last sample. If the kernel side calls a sample whole, and the agent believes that, the first
-// two must call it whole, too, with the same frames and certainty.
+// two must call it whole, too, with the same frames and certainty. The kernel side's code is asked twice: before it was
+// taught anything, and when it was taught the steps that the agent has checked.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include "os/proc_file.h"
+#include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/raw_unwinder.h"
 #include "support/kernel_walk.h"
 #include "support/privilege.h"
@@ -79,6 +81,7 @@ struct Program {
   const char* command;
   const char* needs;       // a program that may not be here
   bool ever_whole = true;  // false: a frame of all its stacks is not proven
+  std::size_t taught = 0;  // percent of its whole stacks that the kernel side walks when it is taught, at least
 };
 void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 
@@ -138,13 +141,16 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
     return memory.read(address, to, size) || (maps.find(address) != nullptr && memory.read_code(address, to, size));
   });
   ASSERT_NE(kernel, nullptr);
-  std::size_t by_kernel = 0;
+  std::size_t by_kernel = 0, by_taught = 0;
   std::vector<std::uint64_t> kernel_frames;
+  FrameTeacher teacher([&](const wl_learned_key& key, const wl_learned& lesson) { kernel->teach(key, lesson); });
+  std::vector<UnwoundStack> stacks;
   std::size_t by_end[WL_END_COUNT] = {};
   std::size_t frames_seen = 0;
   for (const test::Event& event : events) {
     ASSERT_TRUE(parse(event));
-    const auto [end, least, frames, functions] = unwinder.unwind(now, &maps);
+    const UnwoundStack& stack = stacks.emplace_back(unwinder.unwind(now, &maps));
+    const auto& [end, least, frames, functions, checked] = stack;
     ++by_end[end];
     frames_seen += frames.size();
 
@@ -171,20 +177,35 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
     }
     if (HasFailure()) break;
   }
+  for (const UnwoundStack& stack : stacks) teacher.teach({0, 0, maps}, stack.checked, 10'000'000'000);
+  for (std::size_t i = 0; i < stacks.size() && !HasFailure(); ++i) {
+    ASSERT_TRUE(parse(events[i]));
+    const bool whole = kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames) == WL_END_COMPLETE &&
+                       !is_returned_by_register(space, now.registers.pc()) &&
+                       unwinder.proves_end(kernel_frames.back(), maps);
+    if (!whole) continue;
+    ++by_taught;
+    EXPECT_EQ(kernel_frames, stacks[i].frames);
+    EXPECT_EQ(stacks[i].end, WL_END_COMPLETE);
+    EXPECT_EQ(kernel->certainty(), stacks[i].certainty) << fmt::format("frames {:#x}", fmt::join(kernel_frames, " "));
+  }
   ::close(process);
-  fmt::print("{}: {} samples, {} frames, {} whole by the kernel side", program.name, events.size(), frames_seen,
-             by_kernel);
+  fmt::print("{}: {} samples, {} frames, {} whole by the kernel side, {} when it was taught", program.name,
+             events.size(), frames_seen, by_kernel, by_taught);
   for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
     if (by_end[end] != 0) fmt::print(", {} {}", by_end[end], profile::end_text(end));
   fmt::print("\n");
   if (program.ever_whole) {
     EXPECT_GT(by_end[WL_END_COMPLETE], 0u);
   }
+  EXPECT_GE(by_taught * 100, by_end[WL_END_COMPLETE] * program.taught);
+  EXPECT_GE(by_taught, by_kernel);
 }
 
 constexpr Program kPrograms[] = {
     {"c", "exec " WINDLASS_REPLAY_TARGET, nullptr},
     {"stripped", "exec " WINDLASS_REPLAY_TARGET "_stripped", nullptr},
+    {"without_rows", "exec " WINDLASS_REPLAY_TARGET "_without_rows", nullptr, true, 90},
     {"static_musl", "exec " WINDLASS_REPLAY_TARGET "_musl", WINDLASS_REPLAY_TARGET "_musl"},
     {"cpp_exceptions", "exec " WINDLASS_STANDARD_LIBRARY " 60", nullptr},
     {"known_stacks", "exec " WINDLASS_TRUTH_PROGRAM " 60", nullptr},

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,7 +78,7 @@ class KernelWalk {
   }
   // What the agent teaches of process 0 in epoch 0.
   void teach(const wl_learned_key& key, const wl_learned& lesson) {
-    wl_learned& kept = learned_[{key.pc, key.kind}] = lesson;
+    wl_learned& kept = learned_[{key.pc, key.epoch, key.kind}] = lesson;
     kept.check = wl_learned_check(&lesson, key);
   }
   // Of the last walk, as its event has them.
@@ -101,7 +102,7 @@ class KernelWalk {
     env.context = this;
     env.learned = [](void* context, const wl_learned_key* key) -> const wl_learned* {
       const auto& learned = static_cast<KernelWalk*>(context)->learned_;
-      const auto found = learned.find({key->pc, key->kind});
+      const auto found = learned.find({key->pc, key->epoch, key->kind});
       return found != learned.end() ? &found->second : nullptr;
     };
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
@@ -133,8 +134,8 @@ class KernelWalk {
   Read read_;
   std::unique_ptr<table::Arena> arena_ = std::move(*table::Arena::create({}, kMostChunks));
   std::vector<wl_module> modules_;
-  std::map<std::uint32_t, std::uint32_t> ids_;                             // by the registry's number
-  std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> learned_;  // by pc and kind
+  std::map<std::uint32_t, std::uint32_t> ids_;                                             // by the registry's number
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>, wl_learned> learned_;  // by pc, epoch and kind
   std::unique_ptr<wl_scratch> scratch_ = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo_ = std::make_unique<wl_memo>();
   std::unique_ptr<wl_trail> trail_ = std::make_unique<wl_trail>();

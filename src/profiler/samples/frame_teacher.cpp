@@ -257,6 +257,63 @@ void FrameTeacher::teach(const Pupil& pupil, std::span<const std::uint64_t> fram
   blocks_.clear();
 }
 
+namespace {
+
+// What holds for both steps: the frame is laid out as either asks. Nothing: they contradict each other.
+std::optional<wl_steady> both(const wl_steady& known, const wl_steady& other) {
+  const auto agree = [](std::int32_t a, std::int32_t b) { return a == b || a == 0 || b == 0; };
+  if (std::memcmp(&known.rule, &other.rule, sizeof known.rule) != 0 || known.certainty != other.certainty ||
+      !agree(known.from_sp, other.from_sp) || !agree(known.from_fp, other.from_fp))
+    return std::nullopt;
+  wl_steady made = known;
+  made.from_sp |= other.from_sp;
+  made.from_fp |= other.from_fp;
+  return made;
+}
+
+}  // namespace
+
+void FrameTeacher::teach_step(const wl_learned_key& key, std::uint64_t caller, Place& place, std::uint64_t now) {
+  auto& callers = place.step.callers;
+  const auto free = std::ranges::find_if(callers, [&](auto it) { return it == caller || it == 0; });
+  const bool has_room = caller == 0 || free != std::end(callers);
+  const bool is_new = has_room && caller != 0 && *free == 0;
+  if (is_new) *free = caller;
+  if (is_new || now - place.asked >= kAgainAfter) {
+    place.asked = now;
+    sink_(key, std::bit_cast<wl_learned>(place.step));
+  }
+  if (has_room) return;
+  const wl_learned_key call{key.pc, caller, key.tgid, key.kind ^ WL_LEARNED_STEP ^ WL_LEARNED_CALL};
+  if (calls_.size() >= kMaxKnown) calls_.clear();
+  std::uint64_t& asked = calls_[call];
+  if (asked != 0 && now - asked < kAgainAfter) return;
+  asked = now;
+  wl_steady lesson{};
+  lesson.epoch = key.epoch;
+  sink_(call, std::bit_cast<wl_learned>(lesson));
+}
+
+void FrameTeacher::teach(const Pupil& pupil, std::span<const CheckedStep> steps, std::uint64_t now) {
+  if (places_.size() >= kMaxKnown) places_.clear();
+  for (const CheckedStep& checked : steps) {
+    wl_learned_key key = key_of(pupil, checked.frame);
+    key.kind |= WL_LEARNED_STEP;
+    const auto [found, is_new] = places_.try_emplace(key);
+    Place& place = found->second;
+    if (is_new) place.step = checked.step;
+    if (place.contradicted) continue;
+    if (const auto step = both(place.step, checked.step)) {
+      if (step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp) place.asked = 0;
+      place.step = *step;
+      teach_step(key, checked.caller, place, now);
+    } else {
+      place.contradicted = true;
+      sink_(key, wl_learned{});
+    }
+  }
+}
+
 const wl_learned* FrameTeacher::lesson(const Pupil& pupil, std::uint64_t frame) {
   const wl_learned_key key = key_of(pupil, frame);
   const auto known = known_.find(key);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "profiler/processes/process_table.h"
+#include "profiler/samples/raw_unwinder.h"
 #include "windlass_learned_layout.h"
 
 namespace windlass::profiler {
@@ -30,6 +31,8 @@ class FrameTeacher {
   // The user frames of a sample, as wl_stack_event has them. Each frame but the last has been left. O(frames), and with
   // each frame that is new all rows of its function.
   void teach(const Pupil& pupil, std::span<const std::uint64_t> frames, std::uint64_t now);
+  // Steps that the agent has checked in the sample. A place whose steps contradict each other is taught no more.
+  void teach(const Pupil& pupil, std::span<const CheckedStep> steps, std::uint64_t now);
   // The lesson that frames like this were left by; null: there is none. Valid until the next call.
   [[nodiscard]] const wl_learned* lesson(const Pupil& pupil, std::uint64_t frame);
   // Grows when a lesson is another than before: other code is at the address.
@@ -74,8 +77,18 @@ class FrameTeacher {
   void teach_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now);
   [[nodiscard]] bool is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const;
 
+  // What was taught of a place in code without rows.
+  struct Place {
+    std::uint64_t asked = 0;
+    bool contradicted = false;
+    wl_steady step{};
+  };
+  void teach_step(const wl_learned_key& key, std::uint64_t caller, Place& place, std::uint64_t now);
+
   Sink sink_;
-  std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;  // by address, not by block
+  std::unordered_map<wl_learned_key, Place, KeyHash, KeyEqual> places_;
+  std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> calls_;  // when each was taught last
+  std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;          // by address, not by block
   Blocks blocks_;
   std::unordered_map<std::uint32_t, std::uint64_t> ahead_;  // when a process was asked last, by tgid
   std::uint64_t changes_ = 0;

@@ -4,7 +4,9 @@
 #include <cstddef>
 
 #include "lookup/sources/stack_end.h"
+#include "lookup/table/project.h"
 #include "profiler/samples/user_frame.h"
+#include "walk/steady_step.h"
 
 namespace windlass::profiler {
 
@@ -92,6 +94,7 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
                 static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
   memo_.start_walk(sample.time);
+  checked_ = &to.checked;
   StackWalker walker(space_of(sample, maps), sample.registers);
   ProbedReturns probed(sample);
   FrameCertainty worst = FrameCertainty::kDescribed;
@@ -111,6 +114,19 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
     probed.replace(walker, worst);
   }
   return WL_END_DEPTH;
+}
+
+void RawUnwinder::take(const walk::SteadyStep& step) {
+  CheckedStep made{step.pc.is_return_address() ? step.pc.value() : step.pc.value() | WL_FRAME_EXACT, step.caller, {}};
+  wl_steady& to = made.step;
+  if (step.caller == 0)
+    to.rule.ra_kind = WL_REG_UNDEFINED;
+  else
+    to.rule = table::without_end(table::project(step.row, Architecture::kX86_64, WL_NO_XREG));
+  to.from_sp = step.from_sp;
+  to.from_fp = step.from_fp;
+  to.certainty = static_cast<std::uint32_t>(step.certainty);
+  checked_->push_back(made);
 }
 
 void RawUnwinder::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {

@@ -18,25 +18,37 @@
 #include "profiler/samples/sampled_process.h"
 #include "profiler/samples/snapshot_memory.h"
 #include "profiler/samples/work_budget.h"
+#include "walk/code_memo.h"
 #include "windlass_ends.h"
 #include "windlass_event_layout.h"
+#include "windlass_learned_layout.h"
 
 namespace windlass::profiler {
+
+// A step from code without rows that the kernel side can repeat (walk/steady_step.h).
+struct CheckedStep {
+  std::uint64_t frame = 0;  // as wl_stack_event has it
+  std::uint64_t caller = 0;
+  wl_steady step{};
+};
 
 struct UnwoundStack {
   std::uint8_t end = WL_END_INTERNAL;
   std::uint8_t certainty = WL_DESCRIBED;  // of the least certain frame
   std::vector<std::uint64_t> frames;      // of the user, innermost first, as wl_stack_event has them
   std::vector<std::uint64_t> functions;   // Frame::function of the first frames; of the others 0
+  std::vector<CheckedStep> checked;
 };
 
-class RawUnwinder {
+class RawUnwinder : private walk::CodeMemo::Listener {
  public:
   static constexpr std::size_t kMaxFrames = WL_MAX_USER_FRAMES;
 
   // code_mask: what return addresses are ANDed with.
   explicit RawUnwinder(ModuleRegistry& registry, std::uint64_t code_mask = user_code_mask())
-      : registry_(registry), code_mask_(code_mask) {}
+      : registry_(registry), code_mask_(code_mask) {
+    memo_.set_listener(*this);
+  }
   RawUnwinder(const RawUnwinder&) = delete;
   RawUnwinder& operator=(const RawUnwinder&) = delete;
 
@@ -64,12 +76,14 @@ class RawUnwinder {
   static constexpr std::size_t kMaxEnds = 4096;
 
   std::uint8_t walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to);
+  void take(const walk::SteadyStep& step) override;
 
   ModuleRegistry& registry_;
   std::uint64_t code_mask_;
   WorkBudget* budget_ = nullptr;
   SnapshotMemory memory_;
   walk::CodeMemo memo_;
+  std::vector<CheckedStep>* checked_ = nullptr;                   // of the stack that is being unwound
   std::unordered_map<std::uint32_t, SampledProcess> processes_;   // by tgid
   std::uint64_t evictions_ = 0;                                   // of the registry, when they were made
   std::map<std::pair<std::uint32_t, std::uint64_t>, bool> ends_;  // what proves_end() found, by module and frame in it

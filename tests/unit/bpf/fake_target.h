@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,9 +49,13 @@ class FakeTarget {
     scratch->unwind.tgid = kTgid;
     env.learned = [](void* context, const wl_learned_key* key) -> const wl_learned* {
       auto& self = *static_cast<FakeTarget*>(context);
+      if (key->tgid != kTgid) return nullptr;
+      if (key->kind & WL_LEARNED_CALL) {
+        const auto call = self.calls.find({key->pc, key->epoch, key->kind});
+        return call != self.calls.end() ? &call->second : nullptr;
+      }
       const auto found = self.lessons.find({key->pc, key->kind});
-      const bool own = key->epoch == kEpoch && key->tgid == kTgid;
-      return found != self.lessons.end() && own ? &found->second : nullptr;
+      return found != self.lessons.end() && key->epoch == kEpoch ? &found->second : nullptr;
     };
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
       auto& self = *static_cast<FakeTarget*>(context);
@@ -84,6 +90,14 @@ class FakeTarget {
   void teach(std::uint64_t pc, std::uint32_t kind, const wl_learned& lesson) {
     wl_learned& kept = lessons[{pc, kind}] = lesson;
     kept.check = wl_learned_check(&lesson, {pc, kEpoch, kTgid, kind});
+  }
+
+  // The same of a call that returns to `caller`, checked in `epoch`.
+  void teach_call(std::uint64_t pc, std::uint64_t caller, std::uint32_t kind, std::uint64_t epoch = kEpoch) {
+    wl_steady lesson{};
+    lesson.epoch = epoch;
+    wl_learned& kept = calls[{pc, caller, kind}] = std::bit_cast<wl_learned>(lesson);
+    kept.check = wl_learned_check(&kept, {pc, caller, kTgid, kind});
   }
 
   // The frames from `start` on, as the kernel's events have them.
@@ -127,7 +141,8 @@ class FakeTarget {
   std::unique_ptr<table::Arena> arena;
   std::vector<wl_module> modules;
   std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> lessons;  // by pc and kind
+  std::map<std::pair<std::uint64_t, std::uint32_t>, wl_learned> lessons;                // by pc and kind
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>, wl_learned> calls;  // by pc, caller and kind
   std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();
   std::unique_ptr<wl_memo> memo = std::make_unique<wl_memo>();
   wl_trail trail{};  // of the thread

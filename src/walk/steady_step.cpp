@@ -1,0 +1,114 @@
+#include "walk/steady_step.h"
+
+#include <cstring>
+
+#include "walk/code_memo.h"
+#include "walk/inside.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::int32_t kRecord = 16;  // from a frame record to the CFA
+
+CodeMemo* listening_memo(const Module* module) {
+  CodeMemo* memo = module != nullptr ? module->kept_code().memo : nullptr;
+  return memo != nullptr && memo->listener() != nullptr ? memo : nullptr;
+}
+
+// Where the caller's frame is, and from which registers the rows count that say so.
+class Layout {
+ public:
+  Layout(const Registers& frame, std::uint64_t cfa) : frame_(frame), cfa_(cfa) {}
+
+  // False: the row finds another caller, or finds it in a way that the kernel side cannot compare.
+  bool add(const FrameRow& row) {
+    if (!row.cfa.is(CfaRule::kRegister) || row.return_address != RegisterRule::at_cfa(-8) || row.signal_frame ||
+        row.registers.find(x86_64::kRsp) != nullptr)
+      return false;
+    const RegisterNumber reg = row.cfa.reg();
+    if ((reg != x86_64::kRsp && reg != x86_64::kRbp) || !frame_.has(reg) || row.cfa.offset() == 0 ||
+        frame_.get(reg) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()}) != cfa_)
+      return false;
+    (reg == x86_64::kRsp ? from_sp_ : from_fp_) = row.cfa.offset();
+    return true;
+  }
+  // Is the frame record at rbp that of the frame? Others have to be, too.
+  bool add_record() {
+    if (!frame_.has(x86_64::kRbp) || frame_.get(x86_64::kRbp) + kRecord != cfa_) return false;
+    from_fp_ = kRecord;
+    return true;
+  }
+  [[nodiscard]] std::int32_t from_sp() const { return from_sp_; }
+  [[nodiscard]] std::int32_t from_fp() const { return from_fp_; }
+
+ private:
+  const Registers& frame_;
+  std::uint64_t cfa_;
+  std::int32_t from_sp_ = 0, from_fp_ = 0;
+};
+
+// by_thread_begin() tells by rax whether a thread begins here.
+bool is_behind_system_call(const StepContext& context) {
+  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
+  const CodeAddress pc = context.frame.pc();
+  std::uint8_t before[sizeof kSystemCall];
+  return !pc.is_return_address() && (!read_code(context, pc.value() - sizeof before, before, sizeof before) ||
+                                     std::memcmp(before, kSystemCall, sizeof before) == 0);
+}
+
+// Is it code that other unwinders than by_synthesis() leave by what the stack holds?
+bool may_be_left_otherwise(const StepContext& context) {
+  return context.space.architecture() != Architecture::kX86_64 || context.in_generated_code() ||
+         context.module->is_windows() || context.scratch.left_frames.of(context.module->id()).room != 0 ||
+         is_behind_system_call(context);
+}
+
+bool same_frame_pointer(const FrameRow& a, const FrameRow& b) {
+  const RegisterRule *in_a = a.registers.find(x86_64::kRbp), *in_b = b.registers.find(x86_64::kRbp);
+  return in_a == nullptr || in_b == nullptr ? in_a == in_b : *in_a == *in_b;
+}
+
+// Would other stacks have the same certainty? As certainty_of() and by_call_site() tell it.
+bool has_same_certainty(const flow::Synthesis& found, const CallCheck& call, FrameCertainty certainty, Layout& layout) {
+  if (certainty == FrameCertainty::kProved) return true;
+  if (flow::has_way_in(call.site))
+    return call.is_way_in && layout.add(call.way_in) && same_frame_pointer(call.way_in, found.row);
+  if (call.site == flow::CallSite::kReaches) return true;
+  // The code was followed, or the frame record counted.
+  if (!found.addresses_frame && !found.keeps_frame_record) return true;
+  return layout.add_record() || !found.addresses_frame;
+}
+
+}  // namespace
+
+void begin_steady_step(const StepContext& context) {
+  if (CodeMemo* memo = listening_memo(context.module); memo != nullptr) memo->begin_step();
+}
+
+void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step) {
+  CodeMemo* memo = listening_memo(context.module);
+  if (memo == nullptr || !memo->step_holds()) return;
+  const Registers& frame = context.frame.registers;
+  const bool is_known = step.certainty == FrameCertainty::kProved || step.certainty == FrameCertainty::kChecked;
+  if (!is_known || found.start != flow::Start::kNone || found.behind_padding || !frame.has_sp() ||
+      !step.caller.has_sp() || may_be_left_otherwise(context))
+    return;
+  const Module* to = step.find_module(context.space, context.scratch, true);
+  if (to == nullptr || to->kept_code().memo != memo || to->kept_code().changes) return;
+  Layout layout(frame, step.caller.sp());
+  if (!layout.add(found.row) || !memo->all_rows_fit([&](const FrameRow& row) { return layout.add(row); }) ||
+      !has_same_certainty(found, call, step.certainty, layout))
+    return;
+  memo->listener()->take(
+      {context.frame.pc(), found.row, step.caller.pc().value(), step.certainty, layout.from_sp(), layout.from_fp()});
+}
+
+void tell_steady_end(const StepContext& context, const flow::Synthesis& found) {
+  CodeMemo* memo = listening_memo(context.module);
+  if (memo == nullptr || !memo->step_holds() || found.start != flow::Start::kEntryPoint ||
+      may_be_left_otherwise(context))
+    return;
+  memo->listener()->take({context.frame.pc(), found.row});
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,30 @@
+// A step by followed code that other stacks repeat. The agent teaches the kernel side such steps.
+#pragma once
+
+#include <cstdint>
+
+#include "walk/step_context.h"
+
+namespace windlass::walk {
+
+// A frame at `pc` has the caller that `row` says, with this certainty, if
+// - the row finds `caller` as the return address;
+// - its CFA is `from_sp` above rsp and `from_fp` above rbp. 0: it may be anywhere above.
+// A caller of 0: each frame there is the outermost one.
+struct SteadyStep {
+  CodeAddress pc;
+  const FrameRow& row;
+  std::uint64_t caller = 0;
+  FrameCertainty certainty = FrameCertainty::kProved;
+  std::int32_t from_sp = 0, from_fp = 0;
+};
+
+// Notes from here on what the step depends on.
+void begin_steady_step(const StepContext& context);
+// Tells the listener of the module's memo of the step, if no other stack with the values of a SteadyStep comes to
+// another one. `call` is what by_call_site() found.
+void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step);
+// The same of the program's entry point.
+void tell_steady_end(const StepContext& context, const flow::Synthesis& found);
+
+}  // namespace windlass::walk

@@ -1,0 +1,119 @@
+// Steps from code without rows that the agent has checked (bpf/windlass_learned.h), as user code.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <vector>
+
+#include "fake_target.h"
+
+namespace windlass::testing {
+namespace {
+
+constexpr std::uint64_t kFunction = FakeTarget::kCode + 0x100, kCaller = FakeTarget::kCode + 0x210;
+
+// a() of a file without rows has called the interrupted b().
+class Steady : public ::testing::Test {
+ protected:
+  Steady() {
+    wl_mapping file{};
+    file.begin = FakeTarget::kCode;
+    file.end = FakeTarget::kCode + 0x1000;
+    file.kind = WL_MAPPING_FILE;
+    file.module = 1;
+    target.set_mappings({file});
+    target.modules[1].state = WL_MODULE_NO_TABLE;
+    target.write(FakeTarget::kStack, {1, 2, kCaller, 3, 4, 5});
+  }
+  static wl_steady step(int bytes) {
+    wl_steady made{};
+    made.rule = rule_of(WL_CFA_REG, WL_X64_RSP, bytes + 8);
+    made.rule.proof = WL_PROOF_NO_END;
+    made.from_sp = bytes + 8;
+    made.callers[1] = kCaller;
+    made.certainty = WL_CHECKED;
+    return made;
+  }
+  void teach(const wl_steady& step, std::uint64_t pc = kFunction, std::uint32_t exact = WL_LEARNED_EXACT) {
+    target.teach(pc, WL_LEARNED_STEP | exact, std::bit_cast<wl_learned>(step));
+  }
+  // How many frames the walk comes to.
+  std::size_t walk(std::uint64_t fp = 0x10) {
+    target.scratch->unwind.certainty = WL_DESCRIBED;
+    frames = target.walk(FakeTarget::cursor(kFunction, FakeTarget::kStack, fp));
+    return frames.size();
+  }
+  [[nodiscard]] int end() const { return static_cast<int>(target.scratch->unwind.end); }
+
+  FakeTarget target;
+  std::vector<std::uint64_t> frames;
+};
+
+TEST_F(Steady, AStepIsRepeatedWithTheCertaintyThatTheAgentFound) {
+  EXPECT_EQ(walk(), 1U);
+  teach(step(16));
+  EXPECT_EQ(walk(), 2U);
+  EXPECT_EQ(frames, (std::vector<std::uint64_t>{kFunction | WL_FRAME_EXACT, kCaller}));
+  EXPECT_EQ(target.scratch->unwind.certainty, static_cast<unsigned>(WL_CHECKED));
+  teach(step(16), kFunction, 0);
+  target.lessons.erase({kFunction, WL_LEARNED_STEP | WL_LEARNED_EXACT});
+  EXPECT_EQ(walk(), 1U) << "that is what holds behind a call";
+}
+
+TEST_F(Steady, AnotherReturnAddressGoesToTheAgent) {
+  teach(step(16));
+  target.write(FakeTarget::kStack, {1, 2, kCaller + 1, 3, 4, 5});
+  EXPECT_EQ(walk(), 1U);
+  target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL | WL_LEARNED_EXACT);
+  EXPECT_EQ(walk(), 2U) << "one that the step has no room for";
+  target.calls.clear();
+  target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL);
+  EXPECT_EQ(walk(), 1U) << "of a frame that has called";
+  target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL | WL_LEARNED_EXACT, FakeTarget::kEpoch - 1);
+  EXPECT_EQ(walk(), 1U) << "other code was there";
+  target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL | WL_LEARNED_EXACT);
+  target.calls.begin()->second.places = 1;
+  EXPECT_EQ(walk(), 1U) << "half of another element";
+  wl_steady none = step(16);
+  none.callers[1] = 0;
+  teach(none);
+  target.write(FakeTarget::kStack, {1, 2, 0, 3, 4, 5});
+  EXPECT_EQ(walk(), 1U) << "an empty place is no return address of 0";
+}
+
+TEST_F(Steady, AnotherLayoutGoesToTheAgent) {
+  wl_steady by_fp = step(16);
+  by_fp.rule.cfa_reg = WL_X64_RBP;
+  by_fp.rule.cfa_offset = by_fp.from_fp = 16;
+  teach(by_fp);
+  EXPECT_EQ(walk(FakeTarget::kStack + 8), 2U);
+  target.write(FakeTarget::kStack, {1, 2, kCaller, kCaller, 4, 5});
+  EXPECT_EQ(walk(FakeTarget::kStack + 16), 1U) << "the frame is larger than the one that was checked";
+  by_fp.from_sp = 0;
+  teach(by_fp);
+  EXPECT_EQ(walk(FakeTarget::kStack + 16), 2U) << "which does not matter";
+  EXPECT_EQ(walk(FakeTarget::kStack + 12), 1U) << "not aligned";
+  EXPECT_EQ(walk(FakeTarget::kStack - 16), 1U) << "below the stack pointer";
+  wl_steady by_sp = step(16);
+  by_sp.from_fp = 16;
+  teach(by_sp);
+  EXPECT_EQ(walk(FakeTarget::kStack + 8), 2U);
+  EXPECT_EQ(walk(FakeTarget::kStack + 16), 1U) << "the frame record is another frame's";
+}
+
+TEST_F(Steady, AnOutermostFrameIsOneOnEveryStack) {
+  wl_steady last{};
+  last.rule.ra_kind = WL_REG_UNDEFINED;
+  teach(last);
+  EXPECT_EQ(walk(), 1U);
+  EXPECT_EQ(end(), WL_END_COMPLETE);
+}
+
+TEST_F(Steady, AContradictedPlaceGoesToTheAgent) {
+  teach(step(16));
+  target.teach(kFunction, WL_LEARNED_STEP | WL_LEARNED_EXACT, {});
+  EXPECT_EQ(walk(), 1U);
+  EXPECT_NE(end(), WL_END_COMPLETE);
+}
+
+}  // namespace
+}  // namespace windlass::testing
