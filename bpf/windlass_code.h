@@ -222,6 +222,7 @@ WL_GLOBAL int wl_call_certainty(struct wl_unwind* u, __u64 value) {
 WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u64 pc, __u64 sp, __u64 fp, __u32 certainty) {
   struct wl_cursor* cursor = &u->cursor;
   if (u->certainty < certainty) u->certainty = certainty;
+  if (certainty == WL_CHECKED) u->steps |= WL_STEPS_BY_POINTER;
   cursor->regs[WL_X64_RIP] = pc;
   cursor->regs[WL_X64_RSP] = sp;
   cursor->regs[WL_X64_RBP] = fp;

@@ -7,6 +7,7 @@
 #define WINDLASS_LEARNED_H
 
 #ifndef WL_TARGET_A64
+#include "windlass_code.h"
 #include "windlass_coreclr.h"
 #endif
 #include "windlass_step.h"
@@ -110,6 +111,8 @@ WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
   return wl_apply(u, &u->learned.rule, WL_NO_XREG, pc);
 }
 
+#ifndef WL_TARGET_A64
+
 /* Has the agent checked this return address with the step in u->room.steady? */
 WL_GLOBAL int wl_is_checked_call(struct wl_unwind* u, __u64 pc, __u64 caller) {
   if (!u || !caller) return 0;
@@ -136,6 +139,20 @@ WL_INLINE int wl_is_laid_out(const struct wl_unwind* u, __u64 cfa) {
   return !step->from_fp || (WL_VALID(cursor, WL_FP) && cfa - cursor->regs[WL_FP] == (__u64)(__s64)step->from_fp);
 }
 
+/* Is the word of the stack that the step in u->room.steady asks about as it says? */
+WL_GLOBAL int wl_has_word(struct wl_unwind* u) {
+  if (!u) return 0;
+  const struct wl_steady* step = &u->room.steady;
+  __u32 kind = step->word;
+  if (kind == WL_WORD_ANY) return 1;
+  if (wl_read(&u->env, &u->room.value, 8, u->cursor.regs[WL_SP] + step->word_at)) return 0;
+  __u64 value = u->room.value;
+  if (kind == WL_WORD_ZERO) return value == 0;
+  return value != 0 && (__s64)value > 0 && !wl_is_return_address(u, value);
+}
+
+#endif
+
 /* Steps from code without a rule as the agent does, if it has checked the same step before. Else returns
  * WL_END_NO_ROW, with the frame as it was. */
 WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
@@ -147,7 +164,9 @@ WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
   struct wl_steady* step = &u->room.steady;
   __builtin_memcpy(step, &u->learned, sizeof *step);
   __u32 certainty = step->certainty;
-  if (step->rule.ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
+  if (!wl_has_word(u)) return WL_END_NO_ROW;
+  if (step->rule.ra_kind == WL_REG_UNDEFINED)
+    return step->from_fp && (!WL_VALID(&u->cursor, WL_FP) || u->cursor.regs[WL_FP]) ? WL_END_NO_ROW : WL_END_COMPLETE;
   __u32 reg = step->rule.cfa_reg;
   if (step->rule.cfa_kind != WL_CFA_REG || reg >= WL_RULE_REGISTERS || !WL_VALID(&u->cursor, reg)) return WL_END_NO_ROW;
   __u64 cfa = u->cursor.regs[reg & WL_REGISTER_MASK] + step->rule.cfa_offset;
@@ -158,6 +177,7 @@ WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
   if (wl_apply(u, &u->rule, WL_NO_XREG, pc) != WL_CONTINUE) return WL_END_NO_ROW;
   if (u->cursor.regs[WL_PC] != caller) return WL_END_BAD_FRAME_POINTER; /* another thread has written there */
   if (u->certainty < certainty) u->certainty = certainty;
+  u->steps |= WL_STEPS_CHECKED;
   return WL_CONTINUE;
 #endif
 }

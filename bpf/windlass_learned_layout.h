@@ -72,16 +72,22 @@ struct wl_code_heap {
 };
 
 /* A step from code without rows that the agent has checked. It holds for a frame with the same return address, whose
- * CFA is as far above rsp and rbp. Return addresses that have no room here have elements of their own. */
-#define WL_STEADY_CALLERS 4
+ * CFA is as far above rsp and rbp. A word of the stack must be no return address, if the agent has looked for one there
+ * first. Return addresses that have no room here have elements of their own. */
+#define WL_STEADY_CALLERS 3
 struct wl_steady {
-  struct wl_rule rule;              /* Its return address may be undefined: then each frame is the outermost one. */
-  __s32 from_sp, from_fp;           /* 0: it does not matter. */
+  struct wl_rule rule;              /* Its return address may be undefined: then the frame is the outermost one. */
+  __s32 from_sp, from_fp;           /* 0: it does not matter. Of an outermost frame, from_fp: rbp is 0. */
   __u64 epoch;                      /* WL_LEARNED_CALL: as in other keys. */
   __u64 callers[WL_STEADY_CALLERS]; /* Return addresses; 0: none. */
+  __s32 word_at;                    /* Above rsp. */
+  __u32 word;                       /* WL_WORD_* */
   __u32 certainty;                  /* wl_certainty */
   __u32 check;                      /* As wl_learned has it. */
 };
+#define WL_WORD_ANY 0u
+#define WL_WORD_ZERO 1u  /* It is 0. */
+#define WL_WORD_OTHER 2u /* It is neither 0 nor a return address. */
 
 /* RUNTIME_FUNCTION, of a method or of a handler in it. */
 struct wl_method_function {

@@ -118,6 +118,9 @@ struct wl_room {
   __u8 call[8];    /* The code before a return address. */
 };
 
+#define WL_STEPS_CHECKED 1u    /* The agent has checked the same step. */
+#define WL_STEPS_BY_POINTER 2u /* By the frame pointer, and a call that may lead here. */
+
 #define WL_GENERATED_NOW 1u   /* At run time. */
 #define WL_GENERATED_AHEAD 2u /* Ahead of time, and stored in a file. */
 
@@ -180,8 +183,8 @@ struct wl_unwind {
   __u32 piece;     /* The rule holds for the whole piece of code (WL_PIECE) around the pc. */
   __u32 looked_up; /* The rule was not in the memo. */
   __u32 keeps_x;   /* The extra register is loaded wherever it was saved (windlass_memo.h). */
-  __u32 unused;
-  __u64 managed; /* Without a rule: the table of the code manager that may have a rule; 0: none. */
+  __u32 steps;     /* WL_STEPS_*: of the walk so far, in code without rules. */
+  __u64 managed;   /* Without a rule: the table of the code manager that may have a rule; 0: none. */
   struct wl_code_table table;
   struct wl_rule rule; /* Of managed code, and of methods of .NET. */
   __u64 plain;         /* The rule of the last step as the memo has it, if that is a plain one; 0: it is not. */

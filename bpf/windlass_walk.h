@@ -96,7 +96,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);
   if (u->ref == 0 && u->managed) return wl_step_managed(u, pc);
   if (u->ref == 0) {
-    int left = wl_step_checked(u, pc);
+    int left = u->generated ? WL_END_NO_ROW : wl_step_checked(u, pc);
     return left == WL_END_NO_ROW ? wl_step_code(u) : left;
   }
   return wl_step_by_rule(u, memo, pc);
@@ -203,6 +203,9 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo, struct wl_
    * 3.9). */
   if (status == WL_END_GUESSED && s->unwind.cursor.regs[WL_SP] == s->stack_top) status = WL_END_COMPLETE;
   if (status == WL_END_COMPLETE && s->unwind.certainty == WL_GUESSED) status = WL_END_GUESSED;
+  /* Some generated code has no frame, and a step by the frame pointer skips it. Where the agent had to check a frame,
+   * it checks such steps, too. */
+  if (status == WL_END_COMPLETE && s->unwind.steps == (WL_STEPS_CHECKED | WL_STEPS_BY_POINTER)) status = WL_END_GUESSED;
   s->unwind.end = status;
   return 1;
 }
@@ -219,6 +222,7 @@ WL_GLOBAL int wl_walk_runs(struct wl_scratch* s, struct wl_memo* memo, struct wl
 /* Unwinds the stack from the cursor to its end, u->end. `trail` is the thread's last walk, and becomes this one. */
 WL_INLINE void wl_walk(struct wl_scratch* s, struct wl_memo* memo, struct wl_trail* trail) {
   wl_begin_trail(s, trail);
+  s->unwind.steps = 0;
   for (int i = 0; i < (int)WL_CALLS; i++) {
     if (wl_walk_runs(s, memo, trail)) break;
   }

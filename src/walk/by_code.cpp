@@ -199,9 +199,12 @@ bool by_way_in(const StepContext& context, Step& step) {
     const auto found = followed_way_in(context);
     if (!found) return false;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
-    if (!trial.status.ok() || !believable(context, found->row, trial, source)) return false;
-    trial.certainty = certainty_of(context, *found, trial);
-    return trial.certainty == FrameCertainty::kChecked;
+    if (trial.status.ok() && believable(context, found->row, trial, source)) {
+      trial.certainty = certainty_of(context, *found, trial);
+      if (trial.certainty == FrameCertainty::kChecked) return true;
+    }
+    expect_other_steps(context);  // the way in may fit another stack
+    return false;
   });
   if (fits) step = trial;
   return fits;

@@ -126,11 +126,11 @@ void CodeMemo::clear() {
   holds_ = false;
 }
 
-bool CodeMemo::all_rows_fit(FunctionRef<bool(const FrameRow& row)> use) const {
+bool CodeMemo::all_asked(FunctionRef<bool(const FrameRow& row, bool answer)> use) const {
   FrameRow row;
   return std::ranges::all_of(asked_, [&](const Asked& asked) {
     row_of(asked.row, asked.pc, row);
-    return asked.answer && use(row);
+    return use(row, asked.answer);
   });
 }
 

@@ -88,8 +88,8 @@ class CodeMemo {
   // The code or what is known of it may change, so the step may be another one later.
   void expect_change() { holds_ = false; }
   [[nodiscard]] bool step_holds() const { return holds_; }
-  // Is use(row) true for all rows that were asked about, and was the stack's answer always yes?
-  [[nodiscard]] bool all_rows_fit(FunctionRef<bool(const FrameRow& row)> use) const;
+  // Is use(row, answer) true for all rows that the stack was asked about?
+  [[nodiscard]] bool all_asked(FunctionRef<bool(const FrameRow& row, bool answer)> use) const;
   // Since then, was any code not followed?
   void start_walk(std::uint64_t now) {
     now_ = now;

@@ -18,7 +18,8 @@ CodeMemo* listening_memo(const Module* module) {
 // Where the caller's frame is, and from which registers the rows count that say so.
 class Layout {
  public:
-  Layout(const Registers& frame, std::uint64_t cfa) : frame_(frame), cfa_(cfa) {}
+  Layout(const StepContext& context, std::uint64_t cfa)
+      : memory_(context.space.memory()), frame_(context.frame.registers), cfa_(cfa) {}
 
   // False: the row finds another caller, or finds it in a way that the kernel side cannot compare.
   bool add(const FrameRow& row) {
@@ -32,6 +33,19 @@ class Layout {
     (reg == x86_64::kRsp ? from_sp_ : from_fp_) = row.cfa.offset();
     return true;
   }
+  // The stack was asked about the row before the right one was found.
+  bool ask(const FrameRow& row, bool answer) {
+    if (!row.cfa.is_at(x86_64::kRsp) || row.return_address != RegisterRule::at_cfa(-8)) return answer && add(row);
+    const std::uint64_t place = frame_.sp() + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()} - 8);
+    if (place + 8 == cfa_) return answer && add(row);
+    std::uint64_t value = 0;
+    if (row.cfa.offset() < 8 || !memory_.read(place, &value, sizeof value)) return false;
+    const auto word = value == 0 ? SteadyStep::Word::kZero : SteadyStep::Word::kNoReturnAddress;
+    if ((value != 0 && answer) || (word_ != SteadyStep::Word::kAny && word_at_ != row.cfa.offset() - 8)) return false;
+    word_ = word;
+    word_at_ = row.cfa.offset() - 8;
+    return true;
+  }
   // Is the frame record at rbp that of the frame? Others have to be, too.
   bool add_record() {
     if (!frame_.has(x86_64::kRbp) || frame_.get(x86_64::kRbp) + kRecord != cfa_) return false;
@@ -40,11 +54,15 @@ class Layout {
   }
   [[nodiscard]] std::int32_t from_sp() const { return from_sp_; }
   [[nodiscard]] std::int32_t from_fp() const { return from_fp_; }
+  [[nodiscard]] SteadyStep::Word word() const { return word_; }
+  [[nodiscard]] std::int32_t word_at() const { return word_at_; }
 
  private:
+  const Memory& memory_;
   const Registers& frame_;
   std::uint64_t cfa_;
-  std::int32_t from_sp_ = 0, from_fp_ = 0;
+  std::int32_t from_sp_ = 0, from_fp_ = 0, word_at_ = 0;
+  SteadyStep::Word word_ = SteadyStep::Word::kAny;
 };
 
 // by_thread_begin() tells by rax whether a thread begins here.
@@ -85,18 +103,23 @@ void begin_steady_step(const StepContext& context) {
   if (CodeMemo* memo = listening_memo(context.module); memo != nullptr) memo->begin_step();
 }
 
+void expect_other_steps(const StepContext& context) {
+  if (CodeMemo* memo = listening_memo(context.module); memo != nullptr) memo->expect_change();
+}
+
 void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step) {
   CodeMemo* memo = listening_memo(context.module);
   if (memo == nullptr || !memo->step_holds()) return;
   const Registers& frame = context.frame.registers;
   const bool is_known = step.certainty == FrameCertainty::kProved || step.certainty == FrameCertainty::kChecked;
-  if (!is_known || found.start != flow::Start::kNone || found.behind_padding || !frame.has_sp() ||
-      !step.caller.has_sp() || may_be_left_otherwise(context))
+  if (!is_known || found.start != flow::Start::kNone || !frame.has_sp() || !step.caller.has_sp() ||
+      may_be_left_otherwise(context))
     return;
   const Module* to = step.find_module(context.space, context.scratch, true);
   if (to == nullptr || to->kept_code().memo != memo || to->kept_code().changes) return;
-  Layout layout(frame, step.caller.sp());
-  if (!layout.add(found.row) || !memo->all_rows_fit([&](const FrameRow& row) { return layout.add(row); }) ||
+  Layout layout(context, step.caller.sp());
+  if (!layout.add(found.row) ||
+      !memo->all_asked([&](const FrameRow& row, bool answer) { return layout.ask(row, answer); }) ||
       !has_same_certainty(found, call, step.certainty, layout))
     return;
   memo->listener()->take(
@@ -105,10 +128,17 @@ void tell_steady_step(const StepContext& context, const flow::Synthesis& found, 
 
 void tell_steady_end(const StepContext& context, const flow::Synthesis& found) {
   CodeMemo* memo = listening_memo(context.module);
-  if (memo == nullptr || !memo->step_holds() || found.start != flow::Start::kEntryPoint ||
-      may_be_left_otherwise(context))
-    return;
-  memo->listener()->take({context.frame.pc(), found.row});
+  const Registers& frame = context.frame.registers;
+  const bool any = found.start == flow::Start::kEntryPoint;
+  const bool halts = found.start == flow::Start::kHalts && frame.has(x86_64::kRbp) && frame.get(x86_64::kRbp) == 0;
+  if (memo == nullptr || !memo->step_holds() || (!any && !halts) || may_be_left_otherwise(context)) return;
+  Layout layout(context, 0);
+  if (!memo->all_asked([&](const FrameRow& row, bool answer) { return layout.ask(row, answer); })) return;
+  SteadyStep step{context.frame.pc(), found.row};
+  step.from_fp = any ? 0 : 1;
+  step.word = layout.word();
+  step.word_at = layout.word_at();
+  memo->listener()->take(step);
 }
 
 }  // namespace windlass::walk

@@ -266,6 +266,7 @@ std::optional<wl_steady> both(const wl_steady& known, const wl_steady& other) {
       !agree(known.from_sp, other.from_sp) || !agree(known.from_fp, other.from_fp))
     return std::nullopt;
   wl_steady made = known;
+  if (other.word != WL_WORD_ANY) made.word = other.word, made.word_at = other.word_at;
   made.from_sp |= other.from_sp;
   made.from_fp |= other.from_fp;
   return made;
@@ -303,8 +304,12 @@ void FrameTeacher::teach(const Pupil& pupil, std::span<const CheckedStep> steps,
     Place& place = found->second;
     if (is_new) place.step = checked.step;
     if (place.contradicted) continue;
+    const bool is_other = place.step.word != WL_WORD_ANY && checked.step.word != WL_WORD_ANY &&
+                          (place.step.word != checked.step.word || place.step.word_at != checked.step.word_at);
+    if (is_other) continue;  // the word changes, and one of its kinds is taught
     if (const auto step = both(place.step, checked.step)) {
-      if (step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp) place.asked = 0;
+      if (step->word != place.step.word || step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp)
+        place.asked = 0;
       place.step = *step;
       teach_step(key, checked.caller, place, now);
     } else {

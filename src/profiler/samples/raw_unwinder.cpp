@@ -125,6 +125,8 @@ void RawUnwinder::take(const walk::SteadyStep& step) {
     to.rule = table::without_end(table::project(step.row, Architecture::kX86_64, WL_NO_XREG));
   to.from_sp = step.from_sp;
   to.from_fp = step.from_fp;
+  to.word = static_cast<std::uint32_t>(step.word);
+  to.word_at = step.word_at;
   to.certainty = static_cast<std::uint32_t>(step.certainty);
   checked_->push_back(made);
 }

@@ -70,6 +70,7 @@ TEST_F(Steady, AnotherReturnAddressGoesToTheAgent) {
   EXPECT_EQ(walk(), 1U) << "of a frame that has called";
   target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL | WL_LEARNED_EXACT, FakeTarget::kEpoch - 1);
   EXPECT_EQ(walk(), 1U) << "other code was there";
+  target.calls.clear();
   target.teach_call(kFunction, kCaller + 1, WL_LEARNED_CALL | WL_LEARNED_EXACT);
   target.calls.begin()->second.places = 1;
   EXPECT_EQ(walk(), 1U) << "half of another element";
