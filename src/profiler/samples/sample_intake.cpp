@@ -264,7 +264,8 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   const bool is_judged = unjudged_.can_judge(event.kernel);
   if (is_judged && unjudged_.is_half_written(event.kernel)) {
     const std::uint64_t pc = event.sample.registers.pc().value();
-    add_raw(head, event, {.end = WL_END_REGISTER_LOST, .frames = {pc | WL_FRAME_EXACT}, .functions = {}});
+    add_raw(head, event,
+            {.end = WL_END_REGISTER_LOST, .frames = {pc | WL_FRAME_EXACT}, .functions = {}, .checked = {}});
     return;
   }
   const MapSet* maps = maps_of(head.tgid);
