@@ -116,5 +116,33 @@ TEST_F(Steady, AContradictedPlaceGoesToTheAgent) {
   EXPECT_NE(end(), WL_END_COMPLETE);
 }
 
+// a() leaves by its frame pointer, and an indirect call in main() may lead there. Generated code without a frame may
+// have been skipped on the way.
+TEST_F(Steady, AStackWithAStepByTheFramePointerIsNotWhole) {
+  constexpr std::uint64_t kMain = FakeTarget::kCode + 0x310, kFrame = FakeTarget::kStack + 32;
+  std::vector<std::uint8_t> leaves(WL_CODE_BYTES, 0x90), calls(8, 0x90);
+  leaves[WL_CODE_BEFORE] = 0xc9;  // leave; ret
+  leaves[WL_CODE_BEFORE + 1] = 0xc3;
+  calls[6] = 0xff;  // call rax
+  calls[7] = 0xd0;
+  target.write_code(kCaller - WL_CODE_BEFORE, leaves);
+  target.write_code(kMain - calls.size(), calls);
+  target.write(FakeTarget::kStack, {1, 2, kCaller, 3, 0, kMain, 0, 0, 0});
+  teach(step(16));
+  wl_steady last{};
+  last.rule.ra_kind = WL_REG_UNDEFINED;
+  teach(last, kMain - 1, 0);
+  EXPECT_EQ(walk(kFrame), 3U);
+  EXPECT_EQ(end(), WL_END_GUESSED);
+  wl_steady by_fp{};
+  by_fp.rule = rule_of(WL_CFA_REG, WL_X64_RBP, 16, WL_REG_CFA, -16);
+  by_fp.from_fp = 16;
+  by_fp.callers[0] = kMain;
+  by_fp.certainty = WL_CHECKED;
+  teach(by_fp, kCaller - 1, 0);
+  EXPECT_EQ(walk(kFrame), 3U);
+  EXPECT_EQ(end(), WL_END_COMPLETE) << "the agent has checked this one, too";
+}
+
 }  // namespace
 }  // namespace windlass::testing
