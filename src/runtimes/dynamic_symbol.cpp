@@ -31,18 +31,6 @@ struct FoundSymbol {
   std::uint64_t value = 0, size = 0;
 };
 
-// Empty: it is no 64-bit ELF image.
-std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base) {
-  const auto header = read_value<Elf64_Ehdr>(memory, base);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
-      header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr) ||
-      header->e_phnum > kMaxSegments)
-    return {};
-  std::vector<Elf64_Phdr> segments(header->e_phnum);
-  if (!memory.read(base + header->e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return {};
-  return segments;
-}
-
 bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
   const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
   const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
@@ -197,6 +185,17 @@ std::int64_t offset_in_program(const Elf64_Phdr& storage, std::uint64_t value, s
 }
 
 }  // namespace
+
+std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base) {
+  const auto header = read_value<Elf64_Ehdr>(memory, base);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+      header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr) ||
+      header->e_phnum > kMaxSegments)
+    return {};
+  std::vector<Elf64_Phdr> segments(header->e_phnum);
+  if (!memory.read(base + header->e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return {};
+  return segments;
+}
 
 bool is_loaded(const Memory& memory, std::span<const os::ProcMap> maps, const os::ProcMap& first) {
   const std::vector<Elf64_Phdr> segments = program_headers(memory, first.begin);

@@ -3,9 +3,12 @@
 // have it.
 #pragma once
 
+#include <elf.h>
+
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "os/proc_maps.h"
 #include "windlass/error.h"
@@ -29,6 +32,9 @@ struct DynamicSymbol {
 // `base` where the image there defines it.
 [[nodiscard]] Expected<std::uint64_t> find_image_defining(const Memory& memory, std::uint64_t base,
                                                           std::string_view name);
+
+// Of the image whose first byte is mapped at `base`. Empty: it is no 64-bit ELF image. Two reads.
+[[nodiscard]] std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base);
 
 // False while the parts of an ELF image are still being mapped: a loader maps all of the file as its first part, and
 // the others over it. `first` is the image's first mapping among `maps`. True for what is no ELF image.

@@ -236,15 +236,11 @@ class V8 final : public Runtime {
 // Is it an ELF image with a lot of code, as V8 has in it?
 bool is_large(const Memory& memory, std::uint64_t image) {
   constexpr std::uint64_t kLeastCode = std::uint64_t{8} << 20;
-  constexpr std::size_t kMostSegments = 64;
   const auto header = read_value<Elf64_Ehdr>(memory, image);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_machine != EM_X86_64) return false;
-  for (std::size_t i = 0; i < std::min<std::size_t>(header->e_phnum, kMostSegments); ++i) {
-    const auto segment = read_value<Elf64_Phdr>(memory, image + header->e_phoff + i * sizeof(Elf64_Phdr));
-    if (segment && segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 && segment->p_filesz >= kLeastCode)
-      return true;
-  }
-  return false;
+  return header && header->e_machine == EM_X86_64 &&
+         std::ranges::any_of(program_headers(memory, image), [](const Elf64_Phdr& segment) {
+           return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && segment.p_filesz >= kLeastCode;
+         });
 }
 
 }  // namespace
