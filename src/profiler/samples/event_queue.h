@@ -29,10 +29,12 @@ class EventQueue {
   using KernelEvent = std::vector<std::uint64_t>;  // bytes of an event, 8-aligned
 
   void push(ProcessEvent&& event) {
+    ++pushed_;
     const std::uint64_t time = event.time;
     events_.emplace_hint(events_.end(), time, Entry{std::move(event), 0});
   }
   void push(const wl_event_head& head, std::size_t size) {
+    ++pushed_;
     KernelEvent copy((size + 7) / 8);
     std::memcpy(copy.data(), &head, size);
     bytes_ += size;
@@ -42,6 +44,7 @@ class EventQueue {
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
   [[nodiscard]] bool empty() const { return events_.empty(); }
   [[nodiscard]] std::size_t size() const { return events_.size(); }
+  [[nodiscard]] std::uint64_t pushed() const { return pushed_; }  // since the beginning
   // Of kMaxBytes, how much is used.
   [[nodiscard]] double fill() const { return static_cast<double>(bytes_) / static_cast<double>(kMaxBytes); }
   // The time of the oldest event; nothing without events.
@@ -83,6 +86,7 @@ class EventQueue {
   };
   std::multimap<std::uint64_t, Entry> events_;  // by time; those of one time as they came
   std::size_t bytes_ = 0;
+  std::uint64_t pushed_ = 0;
 };
 
 }  // namespace windlass::profiler

@@ -148,10 +148,7 @@ void Recorder::take_all_samples() {
 
 void Recorder::take_round(std::uint64_t most_work) {
   now_ = monotonic_ns();
-  process_events_.drain([this](ProcessEvent&& event) {
-    ++came_;
-    queue_.push(std::move(event));
-  });
+  process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   earn_time();
   const auto push = [this](const wl_event_head& head, std::size_t size) {
     if (head.type == WL_EVENT_TIME) {
@@ -164,7 +161,6 @@ void Recorder::take_round(std::uint64_t most_work) {
     }
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
     if (queue_.full()) (void)take_events(now_, kAll);
-    ++came_;
     queue_.push(head, size);
   };
   source_.samples->poll(0ms, push);
@@ -199,8 +195,8 @@ Backlog Recorder::backlog() const {
   const std::uint64_t waiting = queue_.size() + intake_->postponed().size();
   return {.age_ns = now_ - std::min(oldest, now_),
           .fill = std::max(queue_.fill(), intake_->postponed().fill()),
-          .came = came_,
-          .done = came_ - std::min(came_, waiting)};
+          .came = queue_.pushed(),
+          .done = queue_.pushed() - waiting};
 }
 
 // False where there was no time for all.

@@ -215,7 +215,6 @@ class Recorder {
   WorkBudget budget_;
   std::uint64_t earned_samples_ = 0;  // up to which the budget has had its time
   RateControl rate_;
-  std::uint64_t came_ = 0;  // events out of the rings
   // Samples: those that were recorded or left out, and those left out.
   std::uint64_t recorded_ = 0, left_out_ = 0;
   std::uint64_t lowered_ns_ = 0, lowered_ticks_ = 0;  // in which some were left out
