@@ -143,6 +143,10 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   ASSERT_NE(kernel, nullptr);
   std::size_t by_kernel = 0, by_taught = 0;
   std::vector<std::uint64_t> kernel_frames;
+  const auto walks_whole = [&] {  // and the agent believes that
+    return kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames) == WL_END_COMPLETE &&
+           !is_returned_by_register(space, now.registers.pc()) && unwinder.proves_end(kernel_frames.back(), maps);
+  };
   FrameTeacher teacher([&](const wl_learned_key& key, const wl_learned& lesson) { kernel->teach(key, lesson); });
   std::vector<UnwoundStack> stacks;
   std::size_t by_end[WL_END_COUNT] = {};
@@ -165,9 +169,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
               std::string_view(profile::end_text(cut ? std::uint8_t{WL_END_DEPTH}
                                                      : sample_end(walker.end_reason(), walker.error()))))
         << walker.error().text();
-    const std::uint8_t kernel_end = kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames);
-    if (kernel_end == WL_END_COMPLETE && !is_returned_by_register(space, now.registers.pc()) &&
-        unwinder.proves_end(kernel_frames.back(), maps)) {
+    if (walks_whole()) {
       ++by_kernel;
       EXPECT_EQ(kernel_frames, plain);
       EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
@@ -180,10 +182,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   for (const UnwoundStack& stack : stacks) teacher.teach({0, 0, maps}, stack.checked, 10'000'000'000);
   for (std::size_t i = 0; i < stacks.size() && !HasFailure(); ++i) {
     ASSERT_TRUE(parse(events[i]));
-    const bool whole = kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames) == WL_END_COMPLETE &&
-                       !is_returned_by_register(space, now.registers.pc()) &&
-                       unwinder.proves_end(kernel_frames.back(), maps);
-    if (!whole) continue;
+    if (!walks_whole()) continue;
     ++by_taught;
     EXPECT_EQ(kernel_frames, stacks[i].frames);
     EXPECT_EQ(stacks[i].end, WL_END_COMPLETE);
