@@ -45,14 +45,14 @@ bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
 
 // For code whose start is not known: finds the nearest place before it where a function may start, and from which the
 // code leads here by a row that `accepts` accepts. Such a row must have a caller, if `accepts` demands that. Puts the
-// row into work.row.
+// row into work.row. `or_here`: the function may start at an interrupted `pc` itself.
 template <typename Machine, typename Accepts>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
-                               Workspace<Machine>& work, Accepts&& accepts) {
+                               Workspace<Machine>& work, Accepts&& accepts, bool or_here = false) {
   const auto leads_here = [&](std::uint64_t farthest, unsigned most_tries, auto&& may_begin) {
     unsigned tries = 0;
-    for (std::uint64_t back = Machine::kInstructionStep; back <= farthest && tries < most_tries;
-         back += Machine::kInstructionStep) {
+    const std::uint64_t nearest = or_here && !pc.is_return_address() ? 0 : Machine::kInstructionStep;
+    for (std::uint64_t back = nearest; back <= farthest && tries < most_tries; back += Machine::kInstructionStep) {
       const std::uint64_t start = pc.value() - back;
       if (!may_begin(start)) continue;
       ++tries;
@@ -109,6 +109,7 @@ class Analysis {
         {&A::is_at_entry_point, {.start = Start::kEntryPoint}, "nothing has called the entry point (psABI 3.4.1)"},
         {&A::is_in_linkage_stub, {Certainty::kCertain}, "linkers write all stubs alike (psABI 5.2, AAELF64)"},
         {&A::has_no_code, {.refusal = ErrorCode::kUnreadable}, "no code can be read"},
+        {&A::odd_return_comes_first, {Certainty::kLikely}, "by the way in, the other way out leaves two frames"},
         {&A::returns_without_call, {Certainty::kCertain}, "each instruction of the way out is known"},
         {&A::ways_agree, {Certainty::kCertain}, "the way out and the way in say the same"},
         {&A::start_leads_here, {Certainty::kLikely}, "behind a call that never returns may stand anything"},
@@ -161,6 +162,8 @@ class Analysis {
     result_.by_jump = found_.jumped && !gives_back(source_, pc_, found_, search_, work_);
     result_.behind_padding = found_.calls >= Search<Machine>::kDoubtful;
     result_.addresses_frame = sights_.addresses_frame;
+    generated_ = source_.kind(pc_.lookup()) == CodeKind::kGenerated;
+    start_ = source_.function_start(pc_.lookup());
     return false;
   }
   bool has_way_out() { return found_.way == Way::kReturn; }
@@ -168,8 +171,6 @@ class Analysis {
   bool returns_without_call() { return has_whole_way_out() && found_.calls == 0; }
   // The way in is followed here.
   bool ways_agree() {
-    generated_ = source_.kind(pc_.lookup()) == CodeKind::kGenerated;
-    start_ = source_.function_start(pc_.lookup());
     FrameRow& row = work_.row;
     leads_here_ = start_ != 0 && start_ <= pc_.lookup() && search_.in(source_, start_, pc_, row);
     if (!leads_here_) return false;
@@ -186,10 +187,20 @@ class Analysis {
   bool returns() { return has_way_out() && (found_.entered || !(generated_ && sights_.uses_frame_pointer)); }
   // Helpers of generated code may change registers that functions preserve: PyPy's load the caller's rbp anew. That the
   // way out belongs to this function is said by the way in.
-  bool odd_return_has_way_in() {
-    const auto same = [this](const FrameRow& row) { return same_frame(row, found_.row); };
-    return found_.way == Way::kOddReturn && !found_.forgot && start_ == 0 && generated_ &&
-           way_in_from_unknown_start(source_, pc_, search_, work_, same);
+  bool odd_return_has_way_in() { return found_.way == Way::kOddReturn && !found_.forgot && has_way_in_of(found_.row); }
+  // PyPy's helper for more memory returns to the loop that has called it. Without memory, the helper leaves the loop's
+  // frame, too. That way alone keeps the calling convention: the loop's.
+  bool odd_return_comes_first() {
+    if (found_.way != Way::kReturn || !found_.has_odd || same_frame(found_.odd, found_.row) ||
+        !has_way_in_of(found_.odd))
+      return false;
+    result_.row = found_.odd;
+    result_.by_jump = result_.behind_padding = false;
+    return true;
+  }
+  bool has_way_in_of(const FrameRow& odd) {
+    const auto same = [&odd](const FrameRow& row) { return same_frame(row, odd); };
+    return start_ == 0 && generated_ && way_in_from_unknown_start(source_, pc_, search_, work_, same, true);
   }
   bool main_leads_here() {
     if (found_.way != Way::kNone || generated_) return false;

@@ -23,10 +23,13 @@ enum class Way : std::uint8_t {
 struct Found {
   Way way = Way::kNone;
   unsigned calls = 0;
-  bool forgot = false;   // more was stored than could be kept
+  bool forgot = false;   // more was stored than could be kept, where the row says that something was saved
   bool jumped = false;   // to another function, which returns if it keeps the calling convention
   bool entered = false;  // the middle of a function that unwind information describes
   FrameRow row;
+  // An odd return that was met before the return.
+  bool has_odd = false;
+  FrameRow odd;
 };
 
 // What else an exploration has seen.
@@ -304,10 +307,14 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   // Behind a frame record, the caller's frame pointer is known besides.
   if (takes_arguments && return_address.reg == Registers::fp_number(kArchitecture) && return_address.slot == 8)
     (void)row.registers.set(Registers::sp_number(kArchitecture), RegisterRule::undefined());
+  if (found.way == Way::kOddReturn && !found.forgot && found.calls < kDoubtful) {
+    found.has_odd = true;
+    found.odd = found.row;
+  }
   found.row = row;
   found.way = way;
   found.calls = path.calls;
-  found.forgot = path.state.forgot();
+  found.forgot = forgot_what_was_saved<Machine>(path.state, return_address, all_registers_);
   found.jumped = false;
   return way == Way::kReturn;
 }

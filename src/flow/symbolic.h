@@ -83,7 +83,7 @@ class SymbolicState {
     std::copy_n(other.stores_.begin(), other.store_count_, stores_.begin());
     store_count_ = other.store_count_;
     next_symbol_ = other.next_symbol_;
-    forgot_ = other.forgot_;
+    forgotten_ = other.forgotten_;
     return *this;
   }
   ~SymbolicState() = default;
@@ -91,7 +91,7 @@ class SymbolicState {
   void start() {
     for (unsigned i = 0; i < kRegisterCount; ++i) registers_[i] = Value::initial(i);
     store_count_ = 0;
-    forgot_ = false;
+    forgotten_ = 0;
     next_symbol_ = Value::kFirstSymbol;
   }
 
@@ -133,15 +133,19 @@ class SymbolicState {
     }
     store_count_ = static_cast<std::uint8_t>(kept);
     if (store_count_ == kMaxStores && !make_room()) {
-      forgot_ = true;
+      forgotten_ |= base_bit(address);
       return;
     }
     stores_[store_count_++] = {address, size == 8 ? value : Value(),
                                static_cast<std::uint16_t>(size < 4096 ? size : 4096)};
   }
 
-  // Was there no room for a store? What is loaded afterwards may then be taken for initial memory.
-  [[nodiscard]] bool forgot() const { return forgot_; }
+  // Was there no room for a store? What is loaded afterwards from the same base may then be taken for initial memory.
+  [[nodiscard]] bool forgot() const { return forgotten_ != 0; }
+  // May `value`, taken for initial memory, be what such a store has left there?
+  [[nodiscard]] bool forgot(const Value& value) const {
+    return (value.kind == Value::kMemory || value.kind == Value::kMemory2) && (forgotten_ & base_bit(value)) != 0;
+  }
 
   [[nodiscard]] unsigned store_count() const { return store_count_; }
   // Forgets the stores for which keep(address, size, value) is false, and earlier stores that share a byte with one of
@@ -199,13 +203,16 @@ class SymbolicState {
     return store.address.same_base(address) && (static_cast<std::uint64_t>(address.minus(store.address)) < store.size ||
                                                 static_cast<std::uint64_t>(store.address.minus(address)) < size);
   }
+  // All symbols have one bit.
+  static std::uint64_t base_bit(const Value& value) { return std::uint64_t{1} << std::min<unsigned>(value.reg, 63); }
   // Drops the oldest store of something unknown.
   bool make_room() {
     for (unsigned i = 0; i < store_count_; ++i) {
       if (stores_[i].value.known()) continue;
+      forgotten_ |= base_bit(stores_[i].address);
       for (unsigned j = i + 1; j < store_count_; ++j) stores_[j - 1] = stores_[j];
       --store_count_;
-      return forgot_ = true;
+      return true;
     }
     return false;
   }
@@ -214,7 +221,7 @@ class SymbolicState {
   std::array<Store, kMaxStores> stores_;
   std::uint8_t store_count_ = 0;
   std::uint8_t next_symbol_ = Value::kFirstSymbol;
-  bool forgot_ = false;
+  std::uint64_t forgotten_ = 0;  // the bases of stores without room, a bit for each register
 };
 
 }  // namespace windlass::flow

@@ -83,6 +83,16 @@ template <typename Machine>
          state.load(state[kFp].plus(8), 8) == return_address;
 }
 
+// May a store without room have changed what the caller's registers and the return address are taken from?
+template <typename Machine>
+[[nodiscard]] bool forgot_what_was_saved(const SymbolicState<Machine::kSlots>& state, const Value& return_address,
+                                         bool all_registers) {
+  bool forgot = state.forgot(return_address);
+  for (unsigned i = 0; i < Machine::kSlots; ++i)
+    forgot |= (all_registers || is_callee_saved(Machine::kArchitecture, register_of_slot(i))) && state.forgot(state[i]);
+  return forgot;
+}
+
 // The row at the path's end but for its CFA; of registers it tells of those in `slots`. False: the return address is
 // lost.
 template <typename Machine>

@@ -127,17 +127,16 @@ class ModuleAdder {
   Expected<void> add_code(const ModuleInfo& info) {
     Expected<void> added;
     manager::cut_by(published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
-      Expected<void> piece;
+      ModuleInfo part{begin, end, info.bias, info.path, {}};
+      std::unique_ptr<Module> module;
       if (code == nullptr) {
-        if (const auto id = target_.space.add(CodeRange{begin, end, info.path, info.bias}); !id)
-          piece = Failure(id.error());
+        module = std::make_unique<Module>(std::move(part), sources::generated_source(), info.bias, image::CodeMachine(),
+                                          true);
       } else {
-        auto module =
-            std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source(), code);
+        module = std::make_unique<Module>(std::move(part), code->make_source(), code);
         module->forget_id();  // its functions come and go
-        piece = Inside::add_module(target_.space, std::move(module));
       }
-      if (!piece) added = piece;
+      if (const auto piece = Inside::add_module(target_.space, std::move(module)); !piece) added = piece;
     });
     return added;
   }

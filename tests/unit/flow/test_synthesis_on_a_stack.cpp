@@ -225,6 +225,46 @@ TEST_F(SynthesisOnAStack, AHelperThatChangesRbpHasItsCallerByBothWays) {
   EXPECT_EQ(certainty, Certainty::kGuess);
 }
 
+// PyPy's helper for more memory. It returns to the loop that has called it. Without memory, it leaves the loop's frame.
+// It saves more registers in an object than the search for ways can remember.
+TEST_F(SynthesisOnAStack, AHelperThatMayLeaveItsCallersFrameToo) {
+  constexpr std::uint64_t kOfLoop = kCallerCode + 0x45, kSaves = kCode + 0x10, kLast = kCode + 0x80;
+  generated = true;
+  put(kCode, std::vector<std::uint8_t>(0x10, 0));
+  for (std::uint8_t i = 0; kSaves + 4 * i < kLast; ++i)
+    put(kSaves + 4 * i, {0x48, 0x89, 0x45, static_cast<std::uint8_t>(4 * i)});  // mov [rbp+4*i],rax
+  // sub rsp,8; call rax; mov rcx,[rip]; mov rbp,[rcx-8]; add rsp,8; test rax,rax; je +1; ret
+  put(kLast, {0x48, 0x83, 0xec, 0x08, 0xff, 0xd0, 0x48, 0x8b, 0x0d, 0x00, 0x00, 0x00, 0x00, 0x48,
+              0x8b, 0x69, 0xf8, 0x48, 0x83, 0xc4, 0x08, 0x48, 0x85, 0xc0, 0x74, 0x01, 0xc3});
+  // add rsp,8; mov rbp,[rsp+8]; add rsp,0x18; ret
+  put(kLast + 0x1b, {0x48, 0x83, 0xc4, 0x08, 0x48, 0x8b, 0x6c, 0x24, 0x08, 0x48, 0x83, 0xc4, 0x18, 0xc3});
+  put(kOfLoop - 5, {0xe8, 0, 0, 0, 0, 0x90});
+  word(kStack, kReturn);
+  word(kStack + 0x20, kOfLoop);
+  struct Place {
+    std::uint64_t at;
+    unsigned pushed;
+    bool behind_call;
+  };
+  for (const auto [at, pushed, behind_call] : {Place{kSaves, 0, false},
+                                               {kSaves + 8, 0, false},
+                                               {kLast, 0, false},
+                                               {kLast + 4, 8, false},
+                                               {kLast + 6, 8, true},
+                                               {kLast + 0xd, 8, false},
+                                               {kLast + 0x1a, 0, false}}) {
+    start(at, kStack - pushed, 0xabc0, behind_call);
+    ASSERT_EQ(step(), kCaller) << at - kCode;
+    EXPECT_EQ(caller.pc(), CodeAddress::return_address(kReturn)) << at - kCode;
+    EXPECT_EQ(caller.sp(), kStack + 8) << at - kCode;
+    EXPECT_EQ(caller.has(x86_64::kRbp), at == kLast + 0x1a) << at - kCode;
+  }
+  start(kLast + 0x1b, kStack, 0xabc0);  // on the way out of both
+  ASSERT_EQ(step(), kCaller);
+  EXPECT_EQ(caller.pc(), CodeAddress::return_address(kOfLoop));
+  EXPECT_EQ(caller.sp(), kStack + 0x28);
+}
+
 TEST_F(SynthesisOnAStack, FramelessCodeThatUsesRbpAsData) {
   // push rbx; sub rsp,8; mov rbp,rdi; call; add rsp,8; pop rbx; ret
   put(kCode, {0x53, 0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0xfd, 0xe8, 1, 0, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3});
