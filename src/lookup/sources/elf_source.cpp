@@ -13,8 +13,8 @@
 #include "formats/dwarf/lower.h"
 #include "formats/image/elf.h"
 #include "formats/image/function_symbols.h"
-#include "formats/image/unwind_sections.h"
 #include "lookup/sources/cfi_function.h"
+#include "lookup/sources/cfi_sections.h"
 #include "lookup/sources/elf_rows.h"
 #include "lookup/sources/indexed_row.h"
 #include "lookup/sources/row_finder.h"
@@ -89,7 +89,7 @@ class ElfSource final : public UnwindSource {
     const auto of_other = [&](const UnwindSource& rows) {
       if (visitor.wants_more()) rows.for_each_row(visitor, report);
     };
-    others_.each(image::find_unwind_sections(image_, report), of_section, of_other);
+    others_.each(find_row_sections(image_, report), of_section, of_other);
   }
 
   bool read_image(std::uint64_t address, void* to, std::size_t size) const override {
@@ -110,7 +110,7 @@ class ElfSource final : public UnwindSource {
   const std::string& build_id() const override { return image_.build_id(); }
   std::span<const Error> problems() const override { return image_.problems(); }
   void accept(FormatVisitor& visitor) const override {
-    const bool others = image::find_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
+    const bool others = find_row_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
     if (others_.go() != nullptr)
       visitor.go(*this, image_);
     else if (others_.simple() != nullptr && !others)
@@ -185,7 +185,7 @@ class ElfSource final : public UnwindSource {
 
   // A table that is sorted and names the section that the image has.
   void find_index() {
-    const auto section = image::find_eh_frame(image_);
+    const auto section = find_row_eh_frame(image_);
     if (!section) return;
     for (const image::Segment& segment : image_.segments()) {
       if (segment.type != PT_GNU_EH_FRAME) continue;

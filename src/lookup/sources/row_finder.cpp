@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lookup/sources/cfi_sections.h"
+
 namespace windlass::sources {
 
 struct RowFinder::Section {
@@ -19,7 +21,7 @@ RowFinder::~RowFinder() = default;
 std::unique_ptr<RowFinder> RowFinder::make(const image::ElfImage& image, bool without_eh_frame) {
   auto finder = std::unique_ptr<RowFinder>(new RowFinder);
   Section::Ignore ignore;
-  finder->sections_ = image::find_unwind_sections(image, ignore);
+  finder->sections_ = find_row_sections(image, ignore);
   for (const dwarf::CfiSection& section : finder->sections_.sections)
     finder->readers_.push_back(std::make_unique<Section>(section));
   for (std::uint32_t i = 0; i < finder->readers_.size(); ++i) {

@@ -24,7 +24,7 @@ class RowFinder {
 
   // The FDE that covers an address. Its CIE is valid as long as this.
   struct Located {
-    std::uint32_t section;  // of image::find_unwind_sections
+    std::uint32_t section;  // of find_row_sections
     dwarf::Fde fde;
   };
   [[nodiscard]] Expected<Located> locate(std::uint64_t address);

@@ -8,6 +8,7 @@
 
 #include "formats/dwarf/interpreter.h"
 #include "formats/image/unwind_sections.h"
+#include "lookup/sources/cfi_sections.h"
 #include "lookup/sources/elf_rows.h"
 #include "lookup/sources/stack_end.h"
 #include "lookup/table/compile_rows.h"
@@ -205,7 +206,7 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   for (const image::ExecutableSegment& segment : image.executable_segments())
     executable.push_back(
         {segment.vaddr, segment.vaddr + std::min<std::uint64_t>(segment.memsz, ~0ull - segment.vaddr)});
-  const image::UnwindSections found = image::find_unwind_sections(image, report);
+  const image::UnwindSections found = sources::find_row_sections(image, report);
   const sources::ElfRows others(image, report);
 
   const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {

@@ -30,7 +30,7 @@ struct EvaluationStats {
   std::uint64_t checksum = 0;  // of the rows, so that an evaluation without a table is not optimised away
 };
 
-// Compiles the sections of image::find_unwind_sections: `.eh_frame`, then the others for the addresses it lacks,
+// Compiles the sections of find_row_sections: `.eh_frame`, then the others for the addresses it lacks,
 // without full rows in between. A malformed record is reported with its file offset.
 [[nodiscard]] Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink report);
 

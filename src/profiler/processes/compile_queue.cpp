@@ -17,15 +17,17 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-Expected<table::UnwindTable> table_of(CodeFile& file, TableCache* cache) {
+Expected<table::UnwindTable> table_of(CodeFile& file, TableCache* cache, std::string& problem) {
   if (cache != nullptr && file.key)
     if (auto kept = cache->find(*file.key)) {
       file.from_cache = true;
       return std::move(*kept);
     }
-  const auto ignore = [](const Error&) {};
+  const auto note = [&](const Error& error) {
+    if (problem.empty()) problem = error.text();
+  };
   const auto from = file.make_source();
-  return table::compile(*from, ignore);
+  return table::compile(*from, note);
 }
 
 // Has nobody written to it since it was opened?
@@ -36,9 +38,10 @@ bool is_unchanged(const CodeFile& file) {
 
 // Why there is no table; empty if there is one.
 std::string load_table(CodeFile& file, TableStore& store, TableCache* cache) {
-  const auto table = table_of(file, cache);
+  std::string problem;
+  const auto table = table_of(file, cache, problem);
   if (!table) return table.error().text();
-  if (table->empty()) return "no unwind information";
+  if (table->empty()) return problem.empty() ? "no unwind information" : problem;
   if (const auto loaded = store.load_table(file.kernel_id, *table); !loaded) return loaded.error().text;
   file.table_rows = table->stats().rows;
   file.table_bytes = table->bytes();
