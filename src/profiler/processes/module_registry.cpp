@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "os/mapped_files.h"
@@ -25,6 +26,20 @@ constexpr std::uint64_t kNarrow = std::uint64_t{1} << 32;  // what a 32-bit proc
 unsigned worker_count(const TableStore* store, unsigned wanted) {
   if (store == nullptr) return 0;
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u);
+}
+
+// What the kernel runs for a file: the program itself, or the interpreter that a script names (execve(2)).
+std::string program_of(const std::string& file) {
+  constexpr std::streamsize kLongest = 256;  // BINPRM_BUF_SIZE
+  constexpr const char* kBlank = " \t";
+  std::string line(kLongest, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(line.data(), kLongest);
+  line.resize(static_cast<std::size_t>(stream.gcount()));
+  if (!line.starts_with("#!")) return file;
+  line = line.substr(2, line.find('\n') - 2);
+  const std::size_t begin = line.find_first_not_of(kBlank);
+  return begin != std::string::npos ? line.substr(begin, line.find_first_of(kBlank, begin) - begin) : "";
 }
 
 }  // namespace
@@ -109,7 +124,8 @@ std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid,
   return images;
 }
 
-void ModuleRegistry::preload(const std::string& executable) {
+void ModuleRegistry::preload(const std::string& command) {
+  const std::string executable = program_of(command);
   struct stat status {};
   if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
   os::ProcMap map;

@@ -47,8 +47,9 @@ class ModuleRegistry {
   [[nodiscard]] std::vector<ProcessTable::Image> find_images(std::uint32_t tgid, std::uint32_t parent,
                                                              const std::vector<os::ProcMap>& maps);
 
-  // Compiles what will be needed first.
-  void preload(const std::string& executable);
+  // Compiles what will be needed first: the table of the program, or of a script's interpreter. Nothing for a file that
+  // cannot be read.
+  void preload(const std::string& command);
 
   // Null for kAnonymous, numbers never given and files that were forgotten. Valid until forget().
   [[nodiscard]] CodeFile* find(std::uint32_t number) { return catalogue_.find(number); }

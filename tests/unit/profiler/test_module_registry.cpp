@@ -107,6 +107,18 @@ class ModuleRegistryTest : public testing::Test {
   FakeStore store;
 };
 
+TEST_F(ModuleRegistryTest, TheInterpreterOfAScriptIsLoadedAhead) {
+  const std::string interpreter = copy_of_this_program("interpreter");
+  for (const std::string& line :
+       {"#!" + interpreter, "#! \t" + interpreter + " -x\nmore", std::string("#!"), std::string("#!/no/such/file\n")}) {
+    ModuleRegistry registry(&store, 1);
+    registry.preload(write("script", line));
+    ASSERT_TRUE(registry.wait_idle(300s));
+    EXPECT_EQ(registry.totals().files, line.find(interpreter) != std::string::npos ? 1U : 0U) << line;
+    EXPECT_TRUE(registry.failures().empty()) << line;
+  }
+}
+
 TEST_F(ModuleRegistryTest, OneModuleForEachContent) {
   ModuleRegistry registry(&store, 1);
   const std::string one = copy_of_this_program("one"), other = copy_of_this_program("other");
