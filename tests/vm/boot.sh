@@ -63,6 +63,7 @@ put() {
 # The loader and the libraries that an ELF file names, and those that these name.
 put_libraries() {
   local place name found
+  readelf -hW "$1" >/dev/null 2>&1 || return 0  # a file of another kind
   place=$(readelf -lW "$1" 2>/dev/null | sed -n 's/.*Requesting program interpreter: \(.*\)\]/\1/p')
   if [ -n "$place" ] && [ -e "$libraries$place" ]; then put "$libraries$place" "$place" || true; fi
   for name in $(readelf -dW "$1" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
