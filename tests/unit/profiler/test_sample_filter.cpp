@@ -112,6 +112,8 @@ TEST_F(FilterFolder, WhatIsNoGroup) {
             "--cgroup /etc: no group of cgroup v2. Way out: a group below " + root_);
   EXPECT_EQ(error_of({kCgroup, root_ + "/etc"}, places),
             fmt::format("--cgroup {0}/etc: no group of cgroup v2. Way out: a group below {0}", root_));
+  EXPECT_EQ(error_of({kCgroup, root_}, places),
+            fmt::format("--cgroup {0}: no group of cgroup v2. Way out: a group below {0}", root_));
   EXPECT_EQ(error_of({kCgroup, "/none"}, places),
             "--cgroup /none: No such file or directory. Way out: a group below " + root_);
   EXPECT_EQ(error_of({kCgroup, "/etc/passwd"}, places),

@@ -116,6 +116,16 @@ TEST(Interpreter, EveryRegisterRule) {
                              [](const RegisterEntry& a, const RegisterEntry& b) { return a.reg < b.reg; }));
 }
 
+TEST(Interpreter, AnExpressionAloneSaysWhereTheCfaIs) {
+  CieSpec nothing;
+  nothing.instructions = {0x90, 1};                                // offset rip at cfa-8
+  const auto listing = run({0x0f, 3, 0x76, 0x78, 0x06}, nothing);  // def_cfa_expression [rbp - 8]
+  ASSERT_TRUE(listing.errors.empty()) << listing.errors[0].text();
+  ASSERT_EQ(listing.rows.size(), 1u);
+  EXPECT_TRUE(listing.rows[0].cfa.is(CfaRule::kExpression));
+  EXPECT_EQ(listing.rows[0].return_address.offset(), -8);
+}
+
 TEST(Interpreter, EveryCfaRule) {
   const auto listing = run(Bytes{0x0c, 6, 16}  // def_cfa rbp+16
                                .add({0x41, 0x12, 7})
