@@ -23,6 +23,7 @@
 
 #include "os/proc_file.h"
 #include "os/proc_maps.h"
+#include "support/await_sleep.h"
 #include "support/ended_main_thread.h"
 #include "support/io_uring.h"
 #include "support/process_reading.h"
@@ -160,6 +161,7 @@ TEST_F(OtherProcess, EveryThreadToItsEnd) {
 // Modules, frames and what comes after a refresh, with files opened at once and when needed.
 TEST_F(OtherProcess, OneWalkFindsTheSame) {
   const Child child(three_threads, 3);
+  ASSERT_TRUE(test::await_sleep(child.pid()));
   const auto look = [](const Target& target) {
     std::string all;
     for (const ModuleInfo* info : target.space.modules())
@@ -224,6 +226,7 @@ TEST_F(OtherProcess, AWorkerOfIoUringHasNoUserStack) {
   });
   const auto two_threads = [&] { return os::list_ids("/proc/" + std::to_string(child.pid()) + "/task").size() == 2; };
   wait_until(two_threads);
+  ASSERT_TRUE(test::await_sleep(child.pid()));
   const auto target = open_process(child.pid());
   ASSERT_TRUE(target) << target.error().text();
   ASSERT_EQ(target->threads.size(), 2u);
