@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -207,6 +208,40 @@ TEST(PerfData, MembersOfAGroupHaveWhatTheyCountedSinceTheLastSample) {
   EXPECT_EQ(perf->profile.samples[0].count, 4u);
   EXPECT_EQ(perf->profile.samples[1].event, 1u);
   EXPECT_EQ(perf->profile.samples[1].count, 9u) << "4, then 5 more";
+}
+
+// What stands behind the counts is found, however many words these have (enum perf_event_read_format).
+TEST(PerfData, CountsHaveAsManyWordsAsTheirFormatSays) {
+  constexpr std::uint64_t kTimes = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  for (std::uint64_t format = 0; format < 0x20; ++format) {
+    perf_event_attr clock =
+        attr_of(PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+                                             PERF_SAMPLE_PERIOD | PERF_SAMPLE_READ | PERF_SAMPLE_CALLCHAIN);
+    clock.read_format = format;
+    const auto times = static_cast<std::size_t>(std::popcount(format & kTimes));
+    const auto of_each = static_cast<std::size_t>(1 + std::popcount(format & (PERF_FORMAT_ID | PERF_FORMAT_LOST)));
+    Bytes counts;
+    const auto words = [&](std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) counts += packed(std::uint64_t{9});
+    };
+    if ((format & PERF_FORMAT_GROUP) != 0) {
+      counts += packed(std::uint64_t{3});  // members
+      words(times + 3 * of_each);
+    } else {
+      words(times + of_each);
+    }
+    const Bytes chain = packed(std::uint64_t{3}, static_cast<std::uint64_t>(PERF_CONTEXT_USER), std::uint64_t{0x10},
+                               std::uint64_t{0x4000});
+    const auto perf =
+        read(file_of({{clock, 7}},
+                     record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+                            packed(std::uint64_t{7}, std::uint64_t{0x10}, 5u, 5u, std::uint64_t{1}, std::uint64_t{10}) +
+                                counts + chain)));
+    ASSERT_TRUE(perf) << format << ": " << perf.error().text();
+    ASSERT_EQ(perf->profile.samples.size(), 1u) << format;
+    ASSERT_EQ(perf->profile.samples[0].locations.size(), 2u) << format;
+    EXPECT_EQ(perf->profile.locations[perf->profile.samples[0].locations[1]].address, 0x4000u - 1) << format;
+  }
 }
 
 // Each fork could copy all mappings. The copies have a limit, and forks that map nothing need none.
