@@ -191,10 +191,9 @@ class Analysis {
   // PyPy's helper for more memory returns to the loop that has called it. Without memory, the helper leaves the loop's
   // frame, too. That way alone keeps the calling convention: the loop's.
   bool odd_return_comes_first() {
-    if (found_.way != Way::kReturn || !found_.has_odd || same_frame(found_.odd, found_.row) ||
-        !has_way_in_of(found_.odd))
+    if (found_.way != Way::kReturn || !found_.odd || same_frame(*found_.odd, found_.row) || !has_way_in_of(*found_.odd))
       return false;
-    result_.row = found_.odd;
+    result_.row = *found_.odd;
     result_.by_jump = result_.behind_padding = false;
     return true;
   }

@@ -27,9 +27,7 @@ struct Found {
   bool jumped = false;   // to another function, which returns if it keeps the calling convention
   bool entered = false;  // the middle of a function that unwind information describes
   FrameRow row;
-  // An odd return that was met before the return.
-  bool has_odd = false;
-  FrameRow odd;
+  std::optional<FrameRow> odd;  // of an odd return that was met before the return
 };
 
 // What else an exploration has seen.
@@ -307,10 +305,7 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   // Behind a frame record, the caller's frame pointer is known besides.
   if (takes_arguments && return_address.reg == Registers::fp_number(kArchitecture) && return_address.slot == 8)
     (void)row.registers.set(Registers::sp_number(kArchitecture), RegisterRule::undefined());
-  if (found.way == Way::kOddReturn && !found.forgot && found.calls < kDoubtful) {
-    found.has_odd = true;
-    found.odd = found.row;
-  }
+  if (found.way == Way::kOddReturn && !found.forgot && found.calls < kDoubtful) found.odd = found.row;
   found.row = row;
   found.way = way;
   found.calls = path.calls;
