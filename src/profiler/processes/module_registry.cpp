@@ -29,7 +29,7 @@ unsigned worker_count(const TableStore* store, unsigned wanted) {
 }
 
 // What the kernel runs for a file: the program itself, or the interpreter that a script names (execve(2)).
-std::string program_of(const std::string& file) {
+std::string executed_file(const std::string& file) {
   constexpr std::streamsize kLongest = 256;  // BINPRM_BUF_SIZE
   constexpr const char* kBlank = " \t";
   std::string line(kLongest, '\0');
@@ -125,7 +125,7 @@ std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid,
 }
 
 void ModuleRegistry::preload(const std::string& command) {
-  const std::string executable = program_of(command);
+  const std::string executable = executed_file(command);
   struct stat status {};
   if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
   os::ProcMap map;
