@@ -34,8 +34,10 @@ while getopts a:m:t:r:o:f: option; do
 done
 shift $((OPTIND - 1))
 
+# thread=single: with a thread for each processor, qemu may keep code that the kernel of the guest has replaced meanwhile. On x86-64
+# a breakpoint stands there during the replacement. The processors then meet it for ever (asm_exc_int3): the machine stands still.
 case $architecture in
-  amd64) qemu=(qemu-system-x86_64 -accel tcg -cpu max) package=qemu-system-x86 console=ttyS0 triplet=x86_64-linux-gnu ;;
+  amd64) qemu=(qemu-system-x86_64 -accel tcg,thread=single -cpu max) package=qemu-system-x86 console=ttyS0 triplet=x86_64-linux-gnu ;;
   arm64) qemu=(qemu-system-aarch64 -M virt -accel tcg -cpu max) package=qemu-system-arm console=ttyAMA0 triplet=aarch64-linux-gnu
          libraries=${libraries:-$build/aarch64-sysroot} ;;
   *) fail 125 "there is no kernel for '$architecture' here: amd64 or arm64" ;;
