@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -118,6 +120,7 @@ class WaitReasons {
       }
     }
   }
+  [[nodiscard]] bool is_futex(const profile::Sample& sample) const { return reasons_[sample.labels] == Reason::kFutex; }
   // Can this part of a stack be what a sample waits for?
   [[nodiscard]] bool fits(const profile::Sample& sample, LockPart part) const {
     const Reason reason = reasons_[sample.labels];
@@ -150,6 +153,15 @@ class HolderFrames {
   std::unordered_map<std::uint32_t, std::uint32_t> known_;
 };
 
+// Did the stack break off in front of every function of the process, so that none of them tells what it waits for?
+bool is_untold(const profile::Profile& profile, const profile::Sample& sample, std::size_t first) {
+  if (profile::is_whole(sample.end)) return false;
+  return std::ranges::all_of(sample.locations | std::views::drop(first), [&](std::uint32_t at) {
+    const std::uint32_t module = profile.locations[at].module;
+    return module < profile.modules.size() && profile.modules[module].is_kernel;
+  });
+}
+
 const EventSpec* find_event(std::span<const EventSpec> events, EventKind kind) {
   const auto found = std::ranges::find(events, kind, &EventSpec::kind);
   return found != events.end() ? &*found : nullptr;
@@ -173,7 +185,8 @@ void take_locks(profile::Profile& profile, std::span<const EventSpec> events) {
     const auto waker = static_cast<std::ptrdiff_t>(wakers.count(sample));
     const auto begin = sample.locations.begin() + waker;
     const auto end = begin + std::min<std::ptrdiff_t>(kMostFramesOfWait, sample.locations.end() - begin);
-    if (std::any_of(begin, end, [&](std::uint32_t at) { return reasons.fits(sample, parts[at]); })) {
+    const bool is_lock = std::any_of(begin, end, [&](std::uint32_t at) { return reasons.fits(sample, parts[at]); });
+    if (is_lock || (reasons.is_futex(sample) && is_untold(profile, sample, static_cast<std::size_t>(waker)))) {
       profile::Sample& lock = of_locks.emplace_back(sample);
       lock.event = lock_event;
       const auto first = lock.locations.begin();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "profiler/samples/waker_frames.h"
+#include "windlass_ends.h"
 
 namespace windlass::profiler {
 namespace {
@@ -98,6 +99,21 @@ TEST_F(LockWaits, OthersGoIfOnlyLocksAreRecorded) {
   add({"pthread_cond_wait", "b"}, kFutex);
   take_locks(profile, only);
   EXPECT_EQ(stacks(0), (std::vector<Stack>{{"pthread_mutex_lock", "a"}}));
+}
+
+// Nothing says what such a thread waits for. Left out, it would be missing without a word.
+TEST_F(LockWaits, AWaitWithoutAStackMayBeForALock) {
+  add({}, kFutex);
+  add({"k:futex_wait"}, kFutex);
+  add({"k:wake_up_q", "unlock", "[woken by b]", "k:futex_wait"}, kFutex);
+  add({"k:futex_wait", "pthread_cond_wait"}, kFutex);
+  add({}, kOpenat);
+  for (profile::Sample& sample : profile.samples) sample.end = WL_END_NO_TIME;
+  add({"k:a_thread_of_the_kernel"}, kFutex);
+  profile.samples.back().end = WL_END_KERNEL_ONLY;
+  take_locks(profile, both);
+  EXPECT_EQ(stacks(1), (std::vector<Stack>{{}, {"futex_wait"}, {"futex_wait"}}));
+  EXPECT_EQ(stacks(0).size(), 6u);
 }
 
 TEST_F(LockWaits, WakersStayWhereTheyAreWanted) {
