@@ -21,6 +21,7 @@
 #include "support/profile_frames.h"
 #include "support/run_command.h"
 #include "support/stolen_time.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {
@@ -61,8 +62,10 @@ class Locks : public testing::Test {
   Profile record(const std::string& options, const std::string& command) {
     const std::string path = folder_ + "/p.pb.gz";
     const double stolen_before = stolen_ns();
+    // An emulated machine may not get through a tick before the next one is due.
+    const char* rate = emulated() ? "-F 199" : "";
     const CommandResult done =
-        run(fmt::format("{} record {} -o {} -- {} 2>&1", WINDLASS_COMMAND, options, path, command));
+        run(fmt::format("{} record {} {} -o {} -- {} 2>&1", WINDLASS_COMMAND, rate, options, path, command));
     stolen_ = stolen_ns() - stolen_before;
     output_ = done.output;
     auto read = exporter::read_pprof_file(path);
@@ -112,6 +115,25 @@ class Locks : public testing::Test {
     return sum;
   }
 
+  // An emulated machine has no time for every walk: of one wait in ten at most the stack is missing, or the waker's.
+  static bool is_late(const Sample& sample) { return emulated() && sample.end == WL_END_NO_TIME; }
+  static bool is_waker_late(const Parts& parts) { return emulated() && parts.waker.locations.size() == 1; }
+  static std::uint64_t untold(const Profile& profile, std::string_view event) {
+    std::uint64_t late = 0, all = 0;
+    for (const Sample& sample : profile.samples) {
+      if (profile.events[sample.event].name != event) continue;
+      all += sample.count;
+      if (is_late(sample) || is_waker_late(parts_of(profile, sample))) late += sample.count;
+    }
+    EXPECT_LE(late, all / 10);
+    return late;
+  }
+  // All are there but those that may be among the `untold`.
+  static void expect_count(const Sum& sum, std::uint64_t count, std::uint64_t untold) {
+    EXPECT_LE(sum.count, count);
+    EXPECT_GE(sum.count + untold, count);
+  }
+
   // One in a hundred, and what passes at each wait between the clocks that are compared.
   static double tolerance(double ns, double waits) {
     return emulated() ? 0.03 * ns + 1e6 * waits : 0.01 * ns + 6e4 * waits;
@@ -128,23 +150,26 @@ TEST_F(Locks, AreCountedAndNothingElse) {
   ASSERT_EQ(threads_.size(), kThreads) << output_;
   ASSERT_EQ(profile.events.size(), 1u);
   EXPECT_EQ(profile.events[0].counted, "contentions");
-  EXPECT_EQ(sum_of(profile, "lock", "wait_mutex").count, kThreads * kRounds) << output_;
-  EXPECT_EQ(sum_of(profile, "lock", "wait_read_lock").count, kThreads * kRounds) << output_;
+  SCOPED_TRACE(output_);
+  const std::uint64_t late = untold(profile, "lock");
+  expect_count(sum_of(profile, "lock", "wait_mutex"), kThreads * kRounds, late);
+  expect_count(sum_of(profile, "lock", "wait_read_lock"), kThreads * kRounds, late);
   for (const char* other : {"wait_condition", "wait_semaphore", "wait_barrier"})
     EXPECT_EQ(sum_of(profile, "lock", other).count, 0u) << other << output_;
   for (const Thread& thread : threads_) {
     const Sum mutex = sum_of(profile, "lock", "wait_mutex", {}, thread.tid);
     const Sum read_lock = sum_of(profile, "lock", "wait_read_lock", {}, thread.tid);
-    EXPECT_EQ(mutex.count, kRounds);
-    EXPECT_EQ(read_lock.count, kRounds);
+    expect_count(mutex, kRounds, late);
+    expect_count(read_lock, kRounds, late);
     // Meanwhile the thread may have lost its CPU, too.
     EXPECT_LE(mutex.ns, thread.mutex + tolerance(thread.mutex, kRounds));
     EXPECT_LE(read_lock.ns, thread.read_lock + tolerance(thread.read_lock, kRounds));
+    if (late != 0) continue;
     EXPECT_GE(mutex.ns + thread.disturbed, 0.5 * thread.mutex);
     EXPECT_GE(read_lock.ns + thread.disturbed, 0.5 * thread.read_lock);
   }
   for (const Sample& sample : profile.samples) {
-    EXPECT_TRUE(profile::is_whole(sample.end)) << profile::end_text(sample.end);
+    EXPECT_TRUE(profile::is_whole(sample.end) || is_late(sample)) << profile::end_text(sample.end);
     EXPECT_EQ(parts_of(profile, sample).name, "");
     EXPECT_FALSE(has_frame(profile, sample, "__schedule"));
   }
@@ -153,14 +178,16 @@ TEST_F(Locks, AreCountedAndNothingElse) {
 // The main thread passes the mutex to one thread in each round, and that one to the next.
 TEST_F(Locks, HaveTheirHolders) {
   const Profile profile = record("--lock --lock-holders", workload());
-  EXPECT_EQ(sum_of(profile, "lock", "wait_mutex").count, kThreads * kRounds) << output_;
-  EXPECT_EQ(sum_of(profile, "lock", "wait_mutex", "release_mutex").count, kRounds) << output_;
-  EXPECT_EQ(sum_of(profile, "lock", "wait_mutex", "pass_mutex").count, (kThreads - 1) * kRounds) << output_;
-  EXPECT_EQ(sum_of(profile, "lock", "wait_read_lock", "release_write_lock").count, kThreads * kRounds) << output_;
+  SCOPED_TRACE(output_);
+  const std::uint64_t late = untold(profile, "lock");
+  expect_count(sum_of(profile, "lock", "wait_mutex"), kThreads * kRounds, late);
+  expect_count(sum_of(profile, "lock", "wait_mutex", "release_mutex"), kRounds, late);
+  expect_count(sum_of(profile, "lock", "wait_mutex", "pass_mutex"), (kThreads - 1) * kRounds, late);
+  expect_count(sum_of(profile, "lock", "wait_read_lock", "release_write_lock"), kThreads * kRounds, late);
   for (const Sample& sample : profile.samples) {
     if (profile.events[sample.event].name != "lock") continue;
     const Parts parts = parts_of(profile, sample);
-    if (!has_frame(profile, parts.wait, "wait_mutex")) continue;
+    if (!has_frame(profile, parts.wait, "wait_mutex") || is_waker_late(parts)) continue;
     EXPECT_EQ(parts.name, "[held by locks]");
     EXPECT_EQ(has_frame(profile, parts.waker, "release_mutex"), has_frame(profile, parts.waker, "main"));
     EXPECT_EQ(has_frame(profile, parts.waker, "pass_mutex"), has_frame(profile, parts.waker, "worker"));
@@ -175,17 +202,23 @@ TEST_F(Locks, AreAlsoTimeOffTheCpu) {
     threads_.clear();
     const Profile profile =
         record(wakers ? "--off-cpu --wakers --lock" : "--off-cpu --lock --lock-holders", workload());
+    const std::uint64_t late = untold(profile, "lock");
     for (const char* function : {"wait_mutex", "wait_read_lock"}) {
       const Sum lock = sum_of(profile, "lock", function);
-      EXPECT_EQ(lock.count, kThreads * kRounds) << function << output_;
+      SCOPED_TRACE(function + output_);
+      expect_count(lock, kThreads * kRounds, late);
       EXPECT_GE(sum_of(profile, "off-cpu", function).ns, lock.ns) << function << output_;
     }
-    for (const Thread& thread : threads_)
+    for (const Thread& thread : threads_) {
+      if (late != 0) break;
       EXPECT_NEAR(sum_of(profile, "off-cpu", "wait_mutex", {}, thread.tid).ns, thread.mutex,
                   tolerance(thread.mutex, kRounds) + thread.disturbed + stolen_);
-    EXPECT_GE(sum_of(profile, "off-cpu", "wait_condition").count, kThreads * kRounds) << output_;
+    }
+    EXPECT_GE(sum_of(profile, "off-cpu", "wait_condition").count + untold(profile, "off-cpu"), kThreads * kRounds)
+        << output_;
     EXPECT_EQ(sum_of(profile, "lock", "wait_condition").count, 0u) << output_;
-    EXPECT_EQ(sum_of(profile, wakers ? "off-cpu" : "lock", "wait_mutex", "release_mutex").count, kRounds) << output_;
+    const char* with_wakers = wakers ? "off-cpu" : "lock";
+    expect_count(sum_of(profile, with_wakers, "wait_mutex", "release_mutex"), kRounds, untold(profile, with_wakers));
     EXPECT_EQ(sum_of(profile, wakers ? "lock" : "off-cpu", "wait_mutex", "release_mutex").count, 0u) << output_;
   }
 }
