@@ -4,9 +4,9 @@
 // another, for 2 ms each. Then the main thread holds a lock for readers and writers, with a tenth of the time, and all
 // threads wait to read. So each thread sleeps once for each lock. Besides, each waits on a condition variable, for
 // semaphores and at a barrier. Prints a line for each thread:
-//   TID MUTEX_NS READ_LOCK_NS DISTURBED_NS
-// The times are those of wait_mutex() and wait_read_lock(), without the CPU time that the thread had meanwhile.
-// DISTURBED is the part of both in which the thread also lost its CPU.
+//   TID MUTEX_NS READ_LOCK_NS DISTURBED_NS CPU_NS
+// The times are those of wait_mutex() and wait_read_lock(), without the CPU time that the thread had meanwhile, which
+// is CPU_NS for both. DISTURBED is the part of both in which the thread also lost its CPU.
 //
 //   locks kernel
 // One thread is long in a write to a file, and another one waits in append_byte() for the kernel's lock of this file.
@@ -59,7 +59,7 @@ struct Worker {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
   int told = 0;  // rounds
-  std::int64_t waited_mutex = 0, waited_read_lock = 0, disturbed = 0;
+  std::int64_t waited_mutex = 0, waited_read_lock = 0, disturbed = 0, on_cpu = 0;
 };
 
 // Does the thread sleep? In /proc/PID/task/TID/stat its state stands behind the name.
@@ -99,8 +99,10 @@ void measure(Worker& worker, std::int64_t Worker::*sum, Wait wait) {
   const std::int64_t lost = times_lost_cpu();
   const std::int64_t wall = ns_of(CLOCK_MONOTONIC), cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
   wait();
-  const std::int64_t time = (ns_of(CLOCK_MONOTONIC) - wall) - (ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu);
+  const std::int64_t cpu_time = ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  const std::int64_t time = ns_of(CLOCK_MONOTONIC) - wall - cpu_time;
   worker.*sum += time;
+  worker.on_cpu += cpu_time;
   if (times_lost_cpu() != lost) worker.disturbed += time;
 }
 
@@ -167,8 +169,8 @@ extern "C" void* worker(void* argument) {
     pthread_rwlock_unlock(&read_lock);
     wait_barrier();
   }
-  std::printf("%ld %" PRId64 " %" PRId64 " %" PRId64 "\n", self.tid.load(), self.waited_mutex, self.waited_read_lock,
-              self.disturbed);
+  std::printf("%ld %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", self.tid.load(), self.waited_mutex,
+              self.waited_read_lock, self.disturbed, self.on_cpu);
   return nullptr;
 }
 
