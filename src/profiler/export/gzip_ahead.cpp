@@ -31,7 +31,7 @@ void GzipAhead::unpack_all() {
       if (stopped_) return;
     }
     Block& block = blocks_[number % kBlocks];
-    block.size = reader_.read(block.bytes);
+    block.read(reader_);
     const bool is_last = !block.size || *block.size == 0;
     {
       const std::lock_guard lock(mutex_);
@@ -45,9 +45,9 @@ void GzipAhead::unpack_all() {
 Expected<ByteView> GzipAhead::next() {
   if (!thread_.joinable()) {
     Block& block = blocks_.front();
-    block.size = reader_.read(block.bytes);
+    block.read(reader_);
     if (!block.size) return Failure(block.size.error());
-    return ByteView(block.bytes.data(), *block.size);
+    return ByteView(block.bytes.get(), *block.size);
   }
   std::unique_lock lock(mutex_);
   if (holds_one_) {
@@ -58,7 +58,7 @@ Expected<ByteView> GzipAhead::next() {
   const Block& block = blocks_[used_ % kBlocks];
   holds_one_ = block.size && *block.size != 0;  // the last one stays
   if (!block.size) return Failure(block.size.error());
-  return ByteView(block.bytes.data(), *block.size);
+  return ByteView(block.bytes.get(), *block.size);
 }
 
 }  // namespace windlass::exporter

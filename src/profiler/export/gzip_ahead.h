@@ -5,9 +5,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "profiler/export/gzip.h"
 #include "windlass/bytes.h"
@@ -34,8 +34,10 @@ class GzipAhead {
 
  private:
   struct Block {
-    std::vector<std::byte> bytes = std::vector<std::byte>(kBlock);
+    // No zeroes first: most files fill a few pages of one block.
+    std::unique_ptr<std::byte[]> bytes = std::make_unique_for_overwrite<std::byte[]>(kBlock);
     Expected<std::size_t> size = std::size_t{0};
+    void read(GzipReader& reader) { size = reader.read({bytes.get(), kBlock}); }
   };
   void unpack_all();
 
