@@ -10,7 +10,7 @@
 
 #define WL_MAX_USER_FRAMES 8192u
 #define WL_MAX_KERNEL_FRAMES 127u /* The most that bpf_get_stack gives by default (kernel.perf_event_max_stack). */
-#define WL_MAX_RAW_STACK (128u * 1024u)
+#define WL_MAX_RAW_STACK (256u * 1024u)
 #define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* Of each stack, if there are two. */
 #define WL_FIRST_STACK (8u * 1024u)             /* Of a thread's first stack, if the thread is on another one. */
 #define WL_FIRST_STACK_FAR (64ull << 20)        /* Farther below, a main thread is on another one. */
