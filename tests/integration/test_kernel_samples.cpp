@@ -88,15 +88,22 @@ TEST_F(KernelSideTest, RawStacksAreNoLongerThanAskedFor) {
   EXPECT_GE(full, 90U);  // at the bottom of the recursion it is all of the stack
 }
 
+// Of a short stack, and of one of 200 KiB.
 TEST_F(KernelSideTest, RawStacksEndWhereTheStackDoes) {
   constexpr std::uint64_t kArguments = 512;
-  std::uint64_t start = 0, whole = 0;
-  for (const wl_raw_event& event : raw_events(5, {}, start)) {
-    const std::uint64_t end = event.stack_address + event.stack_size;
-    EXPECT_LE(end, start + kArguments);
-    whole += end == start + kArguments ? 1 : 0;
+  constexpr unsigned kDeep = 3'200;
+  for (const unsigned depth : {5U, kDeep}) {
+    SCOPED_TRACE(depth);
+    std::uint64_t start = 0, whole = 0, longest = 0;
+    for (const wl_raw_event& event : raw_events(depth, {}, start)) {
+      const std::uint64_t end = event.stack_address + event.stack_size;
+      EXPECT_LE(end, start + kArguments);
+      whole += end == start + kArguments ? 1 : 0;
+      longest = std::max<std::uint64_t>(longest, event.stack_size);
+    }
+    EXPECT_GE(whole, 90U);  // a page may be out of the process for a moment
+    EXPECT_GE(longest, depth == kDeep ? std::uint64_t{192} << 10 : 0);
   }
-  EXPECT_GE(whole, 90U);  // a page may be out of the process for a moment
 }
 
 // ---- the kernel's frames --------------------------------------------------------------------------------------------
