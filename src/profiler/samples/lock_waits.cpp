@@ -120,7 +120,6 @@ class WaitReasons {
       }
     }
   }
-  [[nodiscard]] bool is_futex(const profile::Sample& sample) const { return reasons_[sample.labels] == Reason::kFutex; }
   // Can this part of a stack be what a sample waits for?
   [[nodiscard]] bool fits(const profile::Sample& sample, LockPart part) const {
     const Reason reason = reasons_[sample.labels];
@@ -186,7 +185,8 @@ void take_locks(profile::Profile& profile, std::span<const EventSpec> events) {
     const auto begin = sample.locations.begin() + waker;
     const auto end = begin + std::min<std::ptrdiff_t>(kMostFramesOfWait, sample.locations.end() - begin);
     const bool is_lock = std::any_of(begin, end, [&](std::uint32_t at) { return reasons.fits(sample, parts[at]); });
-    if (is_lock || (reasons.is_futex(sample) && is_untold(profile, sample, static_cast<std::size_t>(waker)))) {
+    if (is_lock ||
+        (reasons.fits(sample, LockPart::kLock) && is_untold(profile, sample, static_cast<std::size_t>(waker)))) {
       profile::Sample& lock = of_locks.emplace_back(sample);
       lock.event = lock_event;
       const auto first = lock.locations.begin();
