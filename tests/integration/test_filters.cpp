@@ -42,10 +42,8 @@ class Filters : public testing::Test {
   // A program of threads that work and wait, under a shell that waits for it.
   void record(const std::string& options, const std::string& before = "") {
     const std::string script = fmt::format("{}{} 30 & wait", before, WINDLASS_WAITS);
-    // An emulated machine may not get through a tick before the next one is due.
-    const char* rate = emulated() ? "-F 199" : "";
-    done_ = run(fmt::format("NAMED=value {} record {} -o {} --off-cpu {} -- sh -c '{}' 2>&1", WINDLASS_COMMAND, rate,
-                            path_, options, script));
+    done_ = run(fmt::format("NAMED=value {} record {} -o {} --off-cpu {} -- sh -c '{}' 2>&1", WINDLASS_COMMAND,
+                            rate_option(), path_, options, script));
     auto read = exporter::read_pprof_file(path_);
     ASSERT_TRUE(read.has_value()) << done_.output;
     profile_ = std::move(*read);

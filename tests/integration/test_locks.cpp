@@ -63,10 +63,8 @@ class Locks : public testing::Test {
   Profile record(const std::string& options, const std::string& command) {
     const std::string path = folder_ + "/p.pb.gz";
     const double stolen_before = stolen_ns();
-    // An emulated machine may not get through a tick before the next one is due.
-    const char* rate = emulated() ? "-F 199" : "";
     const CommandResult done =
-        run(fmt::format("{} record {} {} -o {} -- {} 2>&1", WINDLASS_COMMAND, rate, options, path, command));
+        run(fmt::format("{} record {} {} -o {} -- {} 2>&1", WINDLASS_COMMAND, rate_option(), options, path, command));
     stolen_ = stolen_ns() - stolen_before;
     output_ = done.output;
     auto read = exporter::read_pprof_file(path);

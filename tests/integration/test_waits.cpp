@@ -65,10 +65,8 @@ class Waits : public testing::Test {
   Profile record(const std::string& script) {
     const std::string path = folder_ + "/p.pb.gz";
     const double stolen_before = stolen_ns();
-    // An emulated machine may not get through a tick before the next one is due.
-    const int rate = emulated() ? 199 : 997;
     const CommandResult done =
-        run(fmt::format("WINDLASS='{} record -F {} -o {}'; {} 2>&1", WINDLASS_COMMAND, rate, path, script));
+        run(fmt::format("WINDLASS='{} record {} -o {}'; {} 2>&1", WINDLASS_COMMAND, rate_option(), path, script));
     stolen_ = stolen_ns() - stolen_before;
     output_ = done.output;
     auto read = exporter::read_pprof_file(path);
