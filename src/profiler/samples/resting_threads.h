@@ -15,7 +15,7 @@ namespace windlass::profiler {
 // One thread only.
 class RestingThreads {
  public:
-  // Bytes that are read of the stack (WL_MAX_RAW_STACK), and of a second one. That is the stack of a Windows program
+  // Bytes that are read of the stack, and of a second one. The latter is the stack of a Windows program
   // under Wine, below whose system call the thread waits, or a goroutine's.
   static constexpr std::size_t kStackBytes = std::size_t{128} << 10, kSecondBytes = std::size_t{64} << 10;
 
