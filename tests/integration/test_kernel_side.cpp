@@ -66,8 +66,7 @@ void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& o
   std::uint64_t samples = 0, walked = 0;
   for (const auto& [stack, count] : sample(*side, 700ms, 150)) {
     samples += count;
-    // An emulated machine has no time for every walk of 1,500 frames.
-    if (test::emulated() && stack.end == WL_END_NO_TIME) continue;
+    if (test::emulated() && stack.end == WL_END_NO_TIME) continue;  // there is no time for all walks of 1,500 frames
     walked += count;
     ASSERT_FALSE(stack.user.empty());
     expect_recursion(stack, target, depth);
@@ -105,8 +104,7 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
   EXPECT_GT(deep, 0U);
 }
 
-// ---- a command that is held
-// -------------------------------------------------------------------------------------------
+// ---- a command that is held ----
 
 // Its first samples may be raw, where start() has not waited for the sampler.
 // Each 1,000 instructions that the verifier processes cost the start 1 to 4 ms. It gives up after 1,000,000. Older
