@@ -57,10 +57,15 @@ WL_INLINE struct wl_budget* wl_budget_of(__u64 now) {
   return b;
 }
 
-/* Is there room for an event of these bytes? */
-WL_GLOBAL int wl_may_spend(__u64 now, __u32 size) {
+/* How often the copy of a stack is halved. The less is left of this window's budget, the smaller the copies are: most
+ * stacks are short, and each sample has its innermost frames. -1: nothing is left. */
+WL_GLOBAL int wl_copy_halvings(__u64 now) {
   const struct wl_budget* b = wl_budget_of(now);
-  return b && b->bytes + size <= wl_raw_bytes_per_window;
+  if (!b || b->bytes + WL_RAW_PAGE > wl_raw_bytes_per_window) return -1;
+  __u64 left = wl_raw_bytes_per_window - b->bytes;
+  if (left >= wl_raw_bytes_per_window / 2) return 0;
+  if (left >= wl_raw_bytes_per_window / 4) return 1;
+  return left >= wl_raw_bytes_per_window / 8 ? 2 : 3;
 }
 
 WL_GLOBAL int wl_spend(__u64 now, __u32 size) {
@@ -163,7 +168,8 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   const struct wl_cursor* cursor = &s->unwind.cursor;
   __u64 sp = cursor->regs[WL_SP];
   wl_stamp(&s->event.head);
-  if (!wl_may_spend(s->event.head.time, 4096)) {
+  int halvings = wl_copy_halvings(s->event.head.time);
+  if (halvings < 0) {
     st->raw_refused += wl_ticks_of(s);
     return 0;
   }
@@ -189,12 +195,12 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   if (wl_copy_code(raw, cursor->regs[WL_PC])) return 0;
 
   __u64 limit = wl_wanted_limit(s, sp);
-  __u32 most = wl_max_raw_stack;
+  __u32 most = wl_max_raw_stack >> (halvings & 3), piece = WL_MAX_RAW_PIECE >> (halvings & 3);
   int two = stop != 0 && (stop - sp >= most || stop >= limit);
   __u64 second_end = s->unwind.kept_end;
-  __u64 first_end = !two && most > 4 * WL_FIRST_STACK ? wl_left_first_stack(s, sp) : 0;
+  __u64 first_end = !two && most >= 4 * WL_FIRST_STACK ? wl_left_first_stack(s, sp) : 0;
   if (two) {
-    if (most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
+    if (most > piece) most = piece;
   } else if (first_end) {
     two = 1;
     stop = first_end - WL_FIRST_STACK;

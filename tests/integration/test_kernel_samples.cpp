@@ -59,8 +59,9 @@ std::uint64_t start_of_stack(pid_t pid) {
   return std::stoull(field);
 }
 
-// The raw stacks of a process that nobody has published.
-std::vector<wl_raw_event> raw_events(unsigned depth, const KernelSideOptions& options, std::uint64_t& start) {
+// The first raw stacks of a process that nobody has published.
+std::vector<wl_raw_event> raw_events(unsigned depth, const KernelSideOptions& options, std::uint64_t& start,
+                                     std::size_t count = 100, KernelSideStats* stats = nullptr) {
   Recursion target(depth, 100000);
   EXPECT_TRUE(target.ready);
   start = start_of_stack(target.pid);
@@ -71,8 +72,9 @@ std::vector<wl_raw_event> raw_events(unsigned depth, const KernelSideOptions& op
     if (head.type == WL_EVENT_RAW) events.push_back(reinterpret_cast<const wl_raw_event&>(head));
   };
   EXPECT_TRUE(side->start().has_value());
-  poll_until(*side, handle, [&] { return events.size() >= 100; });
+  poll_until(*side, handle, [&] { return events.size() >= count; });
   side->stop();
+  if (stats != nullptr) *stats = side->stats();
   return events;
 }
 
@@ -88,14 +90,17 @@ TEST_F(KernelSideTest, RawStacksAreNoLongerThanAskedFor) {
   EXPECT_GE(full, 90U);  // at the bottom of the recursion it is all of the stack
 }
 
+constexpr unsigned kDeep = 3'200;  // calls: a stack of 200 KiB
+
 // Of a short stack, and of one of 200 KiB.
 TEST_F(KernelSideTest, RawStacksEndWhereTheStackDoes) {
   constexpr std::uint64_t kArguments = 512;
-  constexpr unsigned kDeep = 3'200;
+  KernelSideOptions options;
+  options.raw_bytes_per_second = 1 << 30;
   for (const unsigned depth : {5U, kDeep}) {
     SCOPED_TRACE(depth);
     std::uint64_t start = 0, whole = 0, longest = 0;
-    for (const wl_raw_event& event : raw_events(depth, {}, start)) {
+    for (const wl_raw_event& event : raw_events(depth, options, start)) {
       const std::uint64_t end = event.stack_address + event.stack_size;
       EXPECT_LE(end, start + kArguments);
       whole += end == start + kArguments ? 1 : 0;
@@ -104,6 +109,18 @@ TEST_F(KernelSideTest, RawStacksEndWhereTheStackDoes) {
     EXPECT_GE(whole, 90U);  // a page may be out of the process for a moment
     EXPECT_GE(longest, depth == kDeep ? std::uint64_t{192} << 10 : 0);
   }
+}
+
+// At 999 Hz, a CPU has 134 samples in a window of the budget. These bytes are enough for 86 copies of 200 KiB.
+TEST_F(KernelSideTest, RawStacksAreShorterBeforeAnyIsRefused) {
+  KernelSideOptions options;
+  options.raw_bytes_per_second = 128 << 20;
+  std::uint64_t start = 0, longest = 0;
+  KernelSideStats stats;
+  for (const wl_raw_event& event : raw_events(kDeep, options, start, 500, &stats))
+    longest = std::max<std::uint64_t>(longest, event.stack_size);
+  EXPECT_EQ(stats.raw_refused, 0U);
+  EXPECT_GE(longest, std::uint64_t{192} << 10);
 }
 
 // ---- the kernel's frames --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ inline void record(const std::string& command_line, profile::Profile& profile) {
       "NODE_SKIP_PLATFORM_CHECK=1 {} record -F 999 --timeline -o {} -- {} {} > {}.log 2>&1",
       WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, file, find_wine(), command_line, file);
   const int status = std::system(command.c_str());
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << file << ".log says why";
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << std::ifstream(file + ".log").rdbuf();
   auto read = exporter::read_pprof_file(file);
   ASSERT_TRUE(read) << read.error().text();
   profile = std::move(*read);
