@@ -1,8 +1,9 @@
 // Does things that the kernel counts, in known functions and numbers:
-//   events PAGES CALLS FORKS
+//   events PAGES CALLS FORKS [CPU]
 // touch_pages() touches PAGES fresh pages, each of two threads calls probed() CALLS times, and make_children() forks
-// FORKS children that end at once.
+// FORKS children that end at once. With a CPU, it goes there once the pages are touched.
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,10 +43,16 @@ APART int make_children(int children) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc < 4) return 2;
   // As long as a recording takes to know what the program has mapped.
   usleep(std::getenv("WINDLASS_EMULATED") != nullptr ? 5'000'000 : 200'000);
   if (touch_pages(std::atoi(argv[1])) != 0) return 1;
+  if (argc > 4) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(static_cast<unsigned>(std::atoi(argv[4])), &cpus);
+    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) return 1;
+  }
   pthread_t thread;
   void* const calls = reinterpret_cast<void*>(std::atol(argv[2]));
   pthread_create(&thread, nullptr, call_probed, calls);

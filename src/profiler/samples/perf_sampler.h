@@ -88,6 +88,7 @@ class PerfSampler final : public SampleSource {
   void on_switch(std::span<const std::byte> record);
   void weigh(std::vector<std::uint64_t>& event, std::uint64_t weight);
   void keep_sample(std::vector<std::uint64_t>&& event);
+  void count_lost();
   void on_process_event(ProcessEvent&& event);
   void hand_out(const Handler& handler);
   void hand_out_waits(std::uint64_t time, const Handler& handler);
@@ -111,7 +112,7 @@ class PerfSampler final : public SampleSource {
   std::optional<PerfWaits> waits_;                                  // nothing: they are not recorded
   std::vector<std::pair<wl_stack_key, wl_count>> weights_;          // of samples that stand for more than one event
   std::uint64_t weighed_ = 0;                                       // so far: each has a key of its own
-  bool started_ = false;
+  bool started_ = false, stopped_ = false;
   int epoll_ = -1;
   std::vector<Cpu> cpus_;
   std::vector<int> fds_;
