@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -29,11 +30,13 @@
 #include "cli/version.h"
 #include "cli/view.h"
 #include "os/readers.h"
+#include "profiler/export/numbers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/lock_waits.h"
 #include "profiler/samples/named_waits.h"
 #include "profiler/samples/recorder.h"
 #include "symbols/kernel_symbols.h"
+#include "symbols/names_ahead.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -116,9 +119,12 @@ void write_checkpoint(const ProfileFile& file, const profile::Profile& profile, 
 
 // The status of the recording, whose profile is written then.
 int finish(const RecordArguments& arguments, const ProfileFile& file, const profile::Profile& profile,
-           profiler::Recorder& recorder) {
+           profiler::Recorder& recorder, const symbols::SymbolizeStats& named = {}) {
   say_silent();
   print_summary(recorder, profile, arguments.verbose);
+  if (arguments.verbose && named.addresses != 0)
+    say("  names: of {} addresses, {} have one; {} were looked up while recording\n",
+        exporter::grouped(named.addresses), exporter::grouped(named.named), exporter::grouped(named.ahead));
   const int written = write_profile(file, profile);
   profiler::ChildCommand* command = recorder.command();
   const int of_command = command == nullptr ? kDone : command_status(*command);
@@ -193,7 +199,18 @@ int record(RecordArguments& arguments) {
 
   const bool names_kernel = !arguments.no_symbols && (*recorder)->limits().empty();
   std::optional<symbols::KernelSymbolsAhead> kernel;
+  symbols::SymbolizeOptions naming;
+  naming.pdb_files = arguments.pdb.files;
+  naming.symbol_path = arguments.pdb.symbol_path;
+  std::optional<symbols::NamesAhead> ahead;
   profiler::Recorder::Hooks hooks;
+  // A server of debug files may take its time, and is not to be asked while others are measured.
+  if (!arguments.no_symbols && std::getenv("DEBUGINFOD_URLS") == nullptr) {
+    hooks.code = [&](profile::Profile&& code) {
+      if (!ahead) ahead.emplace(naming);
+      ahead->add(std::move(code));
+    };
+  }
   hooks.progress = [&](const profiler::RecordingProgress& progress) {
     if (starting) {  // sampling has begun
       print_limits(**recorder, line);
@@ -218,24 +235,23 @@ int record(RecordArguments& arguments) {
   }
   signals.forget();
   profile::Profile profile = (*recorder)->profile();
+  symbols::SymbolizeStats named;
   if (!arguments.no_symbols) {
     line.note("naming addresses");
     const EndedBySignal impatient(signals.descriptor(), [&] {
       signals.release();
       return finish_without_names(arguments, file, **recorder, line);
     });
-    symbols::SymbolizeOptions options;
-    options.kernel = kernel ? &*kernel : nullptr;
-    options.pdb_files = arguments.pdb.files;
-    options.symbol_path = arguments.pdb.symbol_path;
-    const symbols::SymbolizeStats named = symbols::symbolize(profile, options);
+    naming.kernel = kernel ? &*kernel : nullptr;
+    naming.ahead = ahead ? &*ahead : nullptr;
+    named = symbols::symbolize(profile, naming);
     profiler::settle_named_waits(profile, arguments.recorder.events);
     line.clear();
     if (arguments.pdb.wanted()) say_notes(named.notes);
   }
   signals.pass_over_one();
   line.clear();
-  const int status = finish(arguments, file, profile, **recorder);
+  const int status = finish(arguments, file, profile, **recorder, named);
   signals.release();
   if (*live) (*live)->end();
   if (!*live || profile.samples.empty()) return status;

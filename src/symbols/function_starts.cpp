@@ -1,8 +1,7 @@
 #include "symbols/function_starts.h"
 
 #include <string>
-
-#include "base/mapped_file.h"
+#include <utility>
 
 namespace windlass::symbols {
 
@@ -17,15 +16,21 @@ std::vector<std::uint64_t> function_starts(const sources::UnwindSource& source,
   return starts;
 }
 
-std::vector<std::uint64_t> function_starts(const profile::Module& module, std::span<const std::uint64_t> addresses) {
+FunctionStarts::FunctionStarts(const profile::Module& module) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
-    const auto file = MappedFile::open(path);
+    auto file = MappedFile::open(path);
     if (!file) continue;
-    const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
-    if (source && (*source)->build_id() == module.build_id) return function_starts(**source, addresses);
+    auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
+    if (!source || (*source)->build_id() != module.build_id) continue;
+    file_ = std::move(*file);
+    source_ = std::move(*source);
+    return;
   }
-  return {};
+}
+
+std::vector<std::uint64_t> FunctionStarts::at(std::span<const std::uint64_t> addresses) const {
+  return source_ != nullptr ? function_starts(*source_, addresses) : std::vector<std::uint64_t>();
 }
 
 }  // namespace windlass::symbols

@@ -19,37 +19,78 @@ std::string key_of_module(const profile::Module& module) {
 
 }  // namespace
 
-void LiveNames::learn(KnownFile& file, const profile::Module& module, std::vector<std::uint64_t> addresses) {
-  if (!file.symbols) file.symbols.emplace(module, options_);
-  file.asked = calls_;
-  std::ranges::sort(addresses);
-  const auto repeated = std::ranges::unique(addresses);
-  addresses.erase(repeated.begin(), repeated.end());
-  ModuleNames names(addresses.size(), file.functions);
-  file.symbols->name(addresses, names);
-  for (std::size_t i = 0; i < addresses.size(); ++i)
-    file.addresses[addresses[i]] = {std::move(names.lines()[i]), names.begins[i]};
+std::vector<std::uint64_t> LiveNames::KnownFile::unknown(std::span<const std::uint64_t> addresses_asked) const {
+  std::vector<std::uint64_t> result;
+  for (const std::uint64_t address : addresses_asked)
+    if (!addresses.contains(address)) result.push_back(address);
+  std::ranges::sort(result);
+  const auto repeated = std::ranges::unique(result);
+  result.erase(repeated.begin(), repeated.end());
+  return result;
+}
+
+void LiveNames::KnownFile::learn(const profile::Module& module, std::span<const std::uint64_t> ascending,
+                                 const SymbolizeOptions& options) {
+  if (ascending.empty()) return;
+  if (!symbols) symbols.emplace(module, options);
+  ModuleNames names(ascending.size(), functions);
+  symbols->name(ascending, names);
+  opened |= names.opened;
+  note = std::move(names.note);
+  for (std::size_t i = 0; i < ascending.size(); ++i)
+    addresses[ascending[i]] = {std::move(names.lines()[i]), names.begins[i]};
+}
+
+LiveNames::KnownFile& LiveNames::file_of(const profile::Module& module) {
+  std::unique_ptr<KnownFile>& file = files_[key_of_module(module)];
+  if (file == nullptr) file = std::make_unique<KnownFile>();
+  file->used = calls_;
+  return *file;
+}
+
+std::unique_ptr<LiveNames::KnownFile> LiveNames::take(const profile::Module& module) {
+  auto found = files_.extract(key_of_module(module));
+  return found ? std::move(found.mapped()) : nullptr;
+}
+
+void LiveNames::learn(const profile::Profile& profile, const std::atomic<bool>& stopped) noexcept {
+  try {
+    ++calls_;
+    elf_version(EV_CURRENT);
+    std::map<std::uint32_t, std::vector<std::uint64_t>> by_module;
+    for (const profile::Location& location : profile.locations) by_module[location.module].push_back(location.address);
+    for (const auto& [module, addresses] : by_module) {
+      KnownFile& file = file_of(profile.modules.at(module));
+      const std::vector<std::uint64_t> unknown = file.unknown(addresses);
+      if (!unknown.empty()) file.asked = calls_;
+      for (std::size_t begin = 0; begin < unknown.size() && !stopped; begin += kAtOnce)
+        file.learn(profile.modules[module],
+                   std::span(unknown).subspan(begin, std::min(kAtOnce, unknown.size() - begin)), options_);
+      close_longest_idle();
+    }
+    close_idle();
+  } catch (const std::exception&) {
+    return;  // What has been learned stays.
+  }
 }
 
 void LiveNames::name_module(profile::Profile& profile, std::uint32_t module,
                             const std::vector<std::uint32_t>& locations) {
-  std::unique_ptr<KnownFile>& file = files_[key_of_module(profile.modules[module])];
-  if (file == nullptr) file = std::make_unique<KnownFile>();
-  file->used = calls_;
-  std::vector<std::uint64_t> unknown;
-  for (const std::uint32_t number : locations)
-    if (!file->addresses.contains(profile.locations[number].address))
-      unknown.push_back(profile.locations[number].address);
-  if (!unknown.empty()) learn(*file, profile.modules[module], std::move(unknown));
+  KnownFile& file = file_of(profile.modules[module]);
+  std::vector<std::uint64_t> addresses;
+  for (const std::uint32_t number : locations) addresses.push_back(profile.locations[number].address);
+  const std::vector<std::uint64_t> unknown = file.unknown(addresses);
+  if (!unknown.empty()) file.asked = calls_;
+  file.learn(profile.modules[module], unknown, options_);
   std::unordered_map<std::uint32_t, std::uint32_t> functions;  // of the file: places in the profile
   for (const std::uint32_t number : locations) {
     profile::Location& location = profile.locations[number];
-    const Named& named = file->addresses.at(location.address);
+    const KnownFile::Named& named = file.addresses.at(location.address);
     auto lines = named.lines;
     for (profile::Line& line : lines) {
       const auto [place, is_new] =
           functions.try_emplace(line.function, static_cast<std::uint32_t>(profile.functions.size()));
-      if (is_new) profile.functions.push_back(file->functions[line.function]);
+      if (is_new) profile.functions.push_back(file.functions[line.function]);
       line.function = place->second;
     }
     add_native_lines(location, lines);
@@ -62,13 +103,20 @@ std::size_t LiveNames::open_files() const {
       std::ranges::count_if(files_, [](const auto& entry) { return entry.second->symbols.has_value(); }));
 }
 
-void LiveNames::forget_unused() {
+void LiveNames::close_longest_idle() {
+  if (open_files() <= most_open_) return;
+  KnownFile* longest = nullptr;
+  for (auto& [identity, file] : files_)
+    if (file->symbols && (longest == nullptr || file->asked < longest->asked)) longest = file.get();
+  longest->symbols.reset();
+}
+
+void LiveNames::close_idle() {
   std::size_t addresses = 0;
   for (const auto& [identity, file] : files_) addresses += file->addresses.size();
   if (addresses > kMostAddresses) files_.clear();
   for (auto& [identity, file] : files_)
     if (file->asked + longest_idle_ < calls_) file->symbols.reset();
-  std::erase_if(files_, [this](const auto& entry) { return entry.second->used + kLongestUnused < calls_; });
 }
 
 void LiveNames::name(profile::Profile& profile) noexcept {
@@ -83,7 +131,8 @@ void LiveNames::name(profile::Profile& profile) noexcept {
         by_module[location.module].push_back(i);
     }
     for (const auto& [module, locations] : by_module) name_module(profile, module, locations);
-    forget_unused();
+    close_idle();
+    std::erase_if(files_, [this](const auto& entry) { return entry.second->used + kLongestUnused < calls_; });
   } catch (const std::exception&) {
     return;  // What is named stays named.
   }

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "symbols/function_starts.h"
 #include "symbols/text_symbols.h"
 
 namespace windlass::symbols {
@@ -46,7 +45,7 @@ bool ModuleSymbols::open() {
 }
 
 // Of what has no name.
-void ModuleSymbols::add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
+void ModuleSymbols::add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   std::vector<std::uint64_t> unnamed;
   std::vector<std::size_t> indexes;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -55,7 +54,8 @@ void ModuleSymbols::add_function_starts(std::span<const std::uint64_t> addresses
     indexes.push_back(i);
   }
   if (unnamed.empty()) return;
-  const auto starts = pe_ ? function_starts(pe_->source(), unnamed) : function_starts(module_, unnamed);
+  if (!pe_ && !starts_) starts_.emplace(module_);
+  const auto starts = pe_ ? function_starts(pe_->source(), unnamed) : starts_->at(unnamed);
   for (std::size_t i = 0; i < starts.size(); ++i) names.begins[indexes[i]] = starts[i];
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "profiler/profile/profile.h"
+#include "symbols/function_starts.h"
 #include "symbols/pe_symbols.h"
 #include "symbols/symbol_file.h"
 #include "symbols/symbol_result.h"
@@ -36,12 +37,13 @@ class ModuleSymbols {
 
  private:
   void name_from_map(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
-  void add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
+  void add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names);
 
   profile::Module module_;
   const SymbolizeOptions& options_;
   std::optional<PeSymbolFile> pe_;
   std::unique_ptr<SymbolFile> elf_;
+  std::optional<FunctionStarts> starts_;  // of an ELF file, once an address has no name
 };
 
 }  // namespace windlass::symbols

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
-#include <unordered_map>
+#include <string_view>
+#include <unordered_set>
 
 #include "symbols/module_symbols.h"
+#include "symbols/names_ahead.h"
 #include "symbols/parallel.h"
 #include "symbols/symbol_result.h"
 
@@ -19,10 +22,14 @@ namespace {
 // The distinct addresses of one module, and the locations that have each.
 struct Job {
   std::uint32_t module = profile::kNone;
-  std::vector<std::uint64_t> addresses;  // ascending
-  std::vector<std::uint32_t> locations;  // ascending by address
+  std::vector<std::uint64_t> addresses;         // ascending
+  std::vector<std::uint32_t> locations;         // ascending by address
+  std::unique_ptr<LiveNames::KnownFile> known;  // Before; null: nothing is.
   FunctionTable functions;
   std::optional<ModuleNames> names;  // made where the job stays
+  std::size_t ahead = 0;             // addresses that were known
+
+  [[nodiscard]] FunctionTable& table() { return known != nullptr ? known->functions : functions; }
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
@@ -77,15 +84,30 @@ std::vector<Job> jobs_of(const profile::Profile& profile, const SymbolizeOptions
   return jobs;
 }
 
+// Of a file that was named before: the rest.
+void complete(const profile::Module& module, const SymbolizeOptions& options, Job& job) {
+  const std::vector<std::uint64_t> unknown = job.known->unknown(job.addresses);
+  job.ahead = job.addresses.size() - unknown.size();
+  job.known->learn(module, unknown, options);
+  for (std::size_t i = 0; i < job.addresses.size(); ++i) {
+    LiveNames::KnownFile::Named& named = job.known->addresses.at(job.addresses[i]);
+    job.names->lines()[i] = std::move(named.lines);
+    job.names->begins[i] = named.begin;
+  }
+  job.names->opened = job.known->opened;
+  job.names->note = job.known->note;
+}
+
 void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& job) {
-  job.names.emplace(job.addresses.size(), job.functions);
+  job.names.emplace(job.addresses.size(), job.table());
   try {
+    if (job.known != nullptr) return complete(profile.modules[job.module], options, job);
     const bool is_kernel = job.module >= profile.modules.size();
     ModuleSymbols symbols(
         is_kernel ? profile::Module{.path = "[kernel]", .is_kernel = true} : profile.modules[job.module], options);
     symbols.name(job.addresses, *job.names);
   } catch (const std::exception& problem) {
-    job.names.emplace(job.addresses.size(), job.functions);
+    job.names.emplace(job.addresses.size(), job.table());
   }
 }
 
@@ -93,21 +115,35 @@ void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& 
 class FunctionMerger {
  public:
   explicit FunctionMerger(profile::Profile& profile) : profile_(profile) {
-    for (std::uint32_t i = 0; i < profile.functions.size(); ++i) by_key_.try_emplace(key(profile.functions[i]), i);
+    for (std::uint32_t i = 0; i < profile.functions.size(); ++i) numbers_.insert(i);
   }
   std::uint32_t add(profile::Function& function) {
-    const auto [entry, is_new] =
-        by_key_.try_emplace(key(function), static_cast<std::uint32_t>(profile_.functions.size()));
-    if (is_new) profile_.functions.push_back(std::move(function));
-    return entry->second;
+    const auto number = static_cast<std::uint32_t>(profile_.functions.size());
+    profile_.functions.push_back(std::move(function));
+    const auto [known, is_new] = numbers_.insert(number);
+    if (!is_new) profile_.functions.pop_back();
+    return *known;
   }
 
  private:
-  static std::string key(const profile::Function& function) {
-    return fmt::format("{}\n{}\n{}\n{}", function.system_name, function.file, function.start_line, function.name);
-  }
+  struct Hash {
+    const profile::Profile& profile;
+    std::size_t operator()(std::uint32_t number) const {
+      const profile::Function& function = profile.functions[number];
+      const std::hash<std::string_view> hash;
+      return (hash(function.system_name) * 31 + hash(function.file)) * 31 + function.start_line;
+    }
+  };
+  struct Same {
+    const profile::Profile& profile;
+    bool operator()(std::uint32_t a, std::uint32_t b) const {
+      const profile::Function &one = profile.functions[a], &other = profile.functions[b];
+      return one.start_line == other.start_line && one.system_name == other.system_name && one.file == other.file &&
+             one.name == other.name;
+    }
+  };
   profile::Profile& profile_;
-  std::unordered_map<std::string, std::uint32_t> by_key_;
+  std::unordered_set<std::uint32_t, Hash, Same> numbers_{64, Hash{profile_}, Same{profile_}};
 };
 
 // False: the location keeps the names that it has.
@@ -124,7 +160,7 @@ bool are_better(const profile::Profile& profile, const profile::Location& locati
 
 void merge(profile::Profile& profile, Job& job, bool late, FunctionMerger& functions, SymbolizeStats& stats) {
   std::vector<std::uint32_t> global;
-  for (auto& function : job.functions.all()) global.push_back(functions.add(function));
+  for (auto& function : job.table().all()) global.push_back(functions.add(function));
   for (auto& lines : job.names->lines()) {
     for (auto& line : lines) line.function = global[line.function];
     stats.named += !lines.empty();
@@ -142,6 +178,7 @@ void merge(profile::Profile& profile, Job& job, bool late, FunctionMerger& funct
     if (job.names->begins[index] != 0) profile.locations[location].function_begin = job.names->begins[index];
   }
   stats.addresses += job.addresses.size();
+  stats.ahead += job.ahead;
   stats.opened += job.names->opened;
   if (!job.names->note.empty()) stats.notes.push_back(job.names->note);
 }
@@ -156,6 +193,9 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
     demangle_generated(profile);
     auto jobs = jobs_of(profile, options);
     stats.modules = jobs.size();
+    if (options.ahead != nullptr)
+      for (Job& job : jobs)
+        if (job.module < profile.modules.size()) job.known = options.ahead->take(profile.modules[job.module]);
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });
     FunctionMerger functions(profile);
     for (auto& job : jobs) merge(profile, job, options.late, functions, stats);

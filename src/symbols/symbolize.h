@@ -12,6 +12,7 @@ namespace windlass::symbols {
 
 class KernelSymbolsAhead;
 class ModuleNames;
+class NamesAhead;
 
 // Names from symbol files (symbol_files.h). Any number of threads may ask.
 class SymbolFileNames {
@@ -28,6 +29,7 @@ struct SymbolizeOptions {
   bool lines = true;     // inlined frames, files and lines from DWARF; false: symbol tables only
   std::string kallsyms = "/proc/kallsyms";
   KernelSymbolsAhead* kernel = nullptr;     // what was read of it before; null: nothing
+  NamesAhead* ahead = nullptr;              // what was named before, with the same options; null: nothing
   std::string perf_map_directory = "/tmp";  // of perf-PID.map
   std::string debug_directory{};            // searched before the system's (for the .build-id layout); empty = none
   std::vector<std::string> pdb_files{};     // tried for each PE image, before those beside it
@@ -42,6 +44,7 @@ struct SymbolizeOptions {
 struct SymbolizeStats {
   std::uint64_t addresses = 0;     // distinct (module, address) pairs
   std::uint64_t named = 0;         // of these, with at least one function
+  std::uint64_t ahead = 0;         // of all: were known before
   std::uint64_t with_lines = 0;    // of these, with a source line
   std::uint64_t modules = 0;       // modules with at least one address
   std::uint64_t opened = 0;        // of these, files that could be opened

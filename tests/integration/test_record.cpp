@@ -73,6 +73,25 @@ TEST_F(Record, ChildrenThatAreThereAlready) {
   shell.wait();
 }
 
+TEST_F(Record, NamesAreLookedUpWhileRecording) {
+  Process target({kTarget, "chain", "60"});
+  ASSERT_EQ(run({"-v", "-p", std::to_string(target.pid()), "--duration", "4"}), 0) << text(log());
+  target.signal(SIGTERM);
+  target.wait();
+  const std::string said = text(log());
+  const std::size_t line = said.find("  names: of ");
+  ASSERT_NE(line, std::string::npos) << said;
+  unsigned addresses = 0, named = 0, ahead = 0;
+  ASSERT_EQ(std::sscanf(said.c_str() + line, "  names: of %u addresses, %u have one; %u were looked up while recording",
+                        &addresses, &named, &ahead),
+            3)
+      << said;
+  EXPECT_GT(named, 0U);
+  EXPECT_GT(ahead, 0U);
+  EXPECT_LE(ahead, addresses);
+  EXPECT_GT(count(read()).chain, 0U) << said;
+}
+
 TEST_F(Record, AThreadsNumberMeansItsProcess) {
   std::atomic<pid_t> thread = 0;
   std::atomic<bool> stop = false;

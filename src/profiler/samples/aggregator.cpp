@@ -50,6 +50,22 @@ class LabelSets {
   std::map<std::string, std::uint32_t> strings_;
 };
 
+// The stacks of a Profile, which share the frames of their callers: those of a StackTree, by the same numbers.
+class SharedStacks {
+ public:
+  explicit SharedStacks(const StackTree& tree) : empty_(profile::Stack::in_new_pool()), sizes_(tree.size()) {
+    for (std::uint32_t stack = 1; stack < tree.size(); ++stack) {
+      empty_.pool()->push(tree.caller(stack), tree.frame(stack));
+      sizes_[stack] = sizes_[tree.caller(stack)] + 1;
+    }
+  }
+  [[nodiscard]] profile::Stack at(std::uint32_t stack) const { return empty_.at_node(stack, sizes_[stack]); }
+
+ private:
+  const profile::Stack empty_;
+  std::vector<std::uint32_t> sizes_;
+};
+
 }  // namespace
 
 std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
@@ -414,13 +430,20 @@ void Aggregator::add_location(profile::Profile& profile, std::uint32_t number, c
   }
 }
 
-// Its labels are to be added.
+std::size_t Aggregator::for_code_since(
+    std::size_t from, const std::function<void(std::uint32_t module, std::uint64_t address)>& take) const {
+  for (std::size_t i = from; i < locations_.size(); ++i) {
+    const ModuleUse& use = uses_[locations_[i].module];
+    if (use.kind == ModuleUse::Kind::kRegistry) take(use.number, locations_[i].address);
+  }
+  return locations_.size();
+}
+
+// Its stack and its labels are to be added.
 profile::Sample Aggregator::sample(std::size_t number, const wl_count& count) const {
   const SampleKey& key = samples_[number].key;
   const Origin& origin = origins_[key.origin];
   profile::Sample sample;
-  for (std::uint32_t at = key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
-    sample.locations.push_back(stacks_.frame(at));
   sample.count = count.count;
   sample.value = count.value;
   sample.event = origin.event;
@@ -443,11 +466,14 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
   for (std::uint32_t i = 0; i < locations_.size(); ++i) add_location(profile, i, names, functions);
   const auto total = totals(counts, unknown);
   LabelSets label_sets(profile, labels);
+  const SharedStacks stacks(stacks_);
+  profile.samples.reserve(samples_.size());
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     if (total[i].count == 0) continue;
     if (numbers != nullptr) numbers->push_back(static_cast<std::uint32_t>(i));
     const Origin& origin = origins_[samples_[i].key.origin];
     profile.samples.push_back(sample(i, total[i]));
+    profile.samples.back().locations = stacks.at(samples_[i].key.stack);
     profile.samples.back().labels = label_sets.of(origin.labels, origin.reason);
   }
   return profile;
@@ -476,7 +502,8 @@ profile::Profile Aggregator::build_since(std::vector<wl_count>& told, const Coun
     if (since.count == 0 && since.value == 0) continue;
     const Origin& origin = origins_[samples_[i].key.origin];
     profile::Sample& added = profile.samples.emplace_back(sample(i, since));
-    for (std::uint32_t& location : added.locations) location = place_of(location);
+    for (std::uint32_t at = samples_[i].key.stack; at != StackTree::kEmpty; at = stacks_.caller(at))
+      added.locations.push_back(place_of(stacks_.frame(at)));
     added.labels = label_sets.of(origin.labels, origin.reason);
     told[i] = total[i];
   }

@@ -46,7 +46,7 @@ class Aggregator {
   struct Bounds {
     std::size_t frames = std::size_t{16} << 20;
     std::size_t samples = std::size_t{4} << 20;
-    // Of all samples together, as a profile has them: each with its own copy.
+    // Of all samples together, each with its own copy, as a changed profile may have them.
     std::size_t sample_frames = std::size_t{64} << 20;
     std::size_t locations = std::size_t{8} << 20;
     std::size_t alone = std::size_t{64} << 10;  // samples more that keep their innermost frame alone
@@ -117,6 +117,11 @@ class Aggregator {
   [[nodiscard]] profile::Profile build_since(std::vector<wl_count>& told, const Counts& counts, std::uint64_t& unknown,
                                              const ModuleFiller& fill_module, const CodeNames& names = {},
                                              std::span<const ProcessLabelSets::Set> labels = {}) const;
+
+  // Calls take(number of ModuleRegistry's, address) for the addresses in files behind the first `from` addresses.
+  // Returns how many addresses there are: `from` of the next call, until forget().
+  [[nodiscard]] std::size_t for_code_since(
+      std::size_t from, const std::function<void(std::uint32_t module, std::uint64_t address)>& take) const;
 
   // What the outermost known frame of a truncated stack is in. kNothing: it has no frame.
   enum class TruncatedIn : std::uint8_t { kFile, kKernel, kGenerated, kUnmapped, kWaker, kNothing };

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <future>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -29,6 +30,7 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kLivenessInterval = kSecond / 5;
 constexpr std::uint64_t kEvictInterval = 30 * kSecond;
 constexpr double kProgressInterval = 0.5;  // seconds
+constexpr double kFirstCode = 2;           // seconds
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
 // Events are worked off for so long at a time. Then the rings are emptied, which are full in a quarter of a second.
@@ -59,6 +61,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
     if (now >= next_progress) {
       hooks.progress(progress());
       next_progress = now + kProgressInterval;
+      if (hooks.code && now >= kFirstCode) hooks.code(new_code());
     }
     if (hooks.second && now >= told_at_ + options_.tell_every) hooks.second(profile_since_told());
     if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
@@ -440,6 +443,18 @@ profile::Profile Recorder::profile_since_told() {
   profile.duration_ns = static_cast<std::uint64_t>((now - std::exchange(told_at_, now)) * 1e9);
   if (forgets) forget_told();
   return profile;
+}
+
+profile::Profile Recorder::new_code() {
+  profile::Profile code;
+  std::unordered_map<std::uint32_t, std::uint32_t> modules;  // of the registry: places in `code`
+  const auto take = [&](std::uint32_t number, std::uint64_t address) {
+    const auto [place, is_new] = modules.try_emplace(number, static_cast<std::uint32_t>(code.modules.size()));
+    if (is_new) registry_->describe(number, code.modules.emplace_back());
+    code.locations.push_back({.module = place->second, .address = address});
+  };
+  code_told_ = aggregator_.for_code_since(code_told_, take);
+  return code;
 }
 
 profile::Profile Recorder::profile() {

@@ -88,6 +88,10 @@ class Recorder {
     // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made. `given_up` becomes
     // true when the recording ends: the checkpoint is not wanted any more, and its end is waited for.
     std::function<void(const profile::Profile&, const std::atomic<bool>& given_up)> checkpoint;
+    // Called about twice a second, with the addresses in files that no call had before: modules and locations alone.
+    // Not in the first seconds: a short recording's names can wait. Not to be used with `second`. Empty: it is not
+    // asked for.
+    std::function<void(profile::Profile&&)> code;
     // Called every RecorderOptions::tell_every seconds and at the end, with what has come since the last call; empty:
     // it is not asked for. What waits for a process's answer comes once it has that. profile() may be called from
     // there.
@@ -192,6 +196,7 @@ class Recorder {
   void drain();
   [[nodiscard]] bool finished(std::uint64_t now);
   [[nodiscard]] bool any_target_alive() const;
+  [[nodiscard]] profile::Profile new_code();
   [[nodiscard]] std::vector<std::uint32_t> watched() const;
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
@@ -235,6 +240,7 @@ class Recorder {
   std::vector<wl_count> told_;  // what Hooks::second has been told
   double told_at_ = 0, forgotten_at_ = 0;
   std::uint64_t told_lost_ = 0;
+  std::size_t code_told_ = 0;  // Hooks::code
   std::optional<TimeLine> times_;
   EventQueue queue_;
   RestingThreads resting_;

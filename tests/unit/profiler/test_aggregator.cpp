@@ -66,6 +66,28 @@ TEST_F(AggregatorTest, AddressesAreRelativeToTheirModuleAndReturnAddressesNameTh
   EXPECT_EQ(module(5).path, "[unmapped]");
 }
 
+TEST_F(AggregatorTest, AddressesInFilesAreToldOnce) {
+  const std::uint64_t kernel[] = {0xffffffff81000010};
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x30100, 0x99999};
+  const std::uint64_t two[] = {0x10020, 0x10040};
+  using Code = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+  std::size_t from = 0;
+  const auto told = [&] {
+    Code code;
+    from = aggregator.for_code_since(from, [&](std::uint32_t file, std::uint64_t at) { code.emplace_back(file, at); });
+    return code;
+  };
+  EXPECT_EQ(told(), Code());
+  StackRecord record = stack(one);
+  record.kernel = kernel;
+  aggregator.add(record, &maps, 1);
+  EXPECT_EQ(told(), (Code{{3, 0x1005}, {3, 0x101f}}));
+  aggregator.add(stack(two), &maps, 1);
+  aggregator.add(stack(one), &maps, 1);
+  EXPECT_EQ(told(), (Code{{3, 0x103f}}));
+  EXPECT_EQ(told(), Code());
+}
+
 TEST_F(AggregatorTest, SaysWhatTruncatedStacksEndIn) {
   using In = Aggregator::TruncatedIn;
   const std::uint64_t in_file[] = {0x30100, 0x10020}, generated[] = {0x30100}, unmapped[] = {0x99999};

@@ -12,14 +12,19 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "frames_at.h"
 #include "nm.h"
 #include "os/readers.h"
 #include "symbols/live_names.h"
+#include "symbols/names_ahead.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -139,6 +144,54 @@ TEST_P(SymbolizeFiles, LiveNamesAreThoseOfEachProfile) {
   profile::Profile nothing;
   live.name(nothing);
   EXPECT_EQ(live.files(), 0u);
+}
+
+// With inlined calls and lines, whatever part was named before, and where a file is two modules.
+TEST_P(SymbolizeFiles, NamesAheadAreThoseOfTheWholeProfile) {
+  profile::Profile whole;
+  whole.modules = {module("prog"), module("lib.so"), module("prog")};
+  for (const auto& [name, address] : symbols_)
+    for (const std::uint32_t number : {0U, 2U}) whole.locations.push_back({.module = number, .address = address});
+  for (const auto& [name, address] : symbols_of(path("lib.so")))
+    whole.locations.push_back({.module = 1, .address = address});
+  whole.locations.push_back({.module = 0, .address = 1});  // has no name
+  profile::Profile expected = whole;
+  const SymbolizeStats without = symbolize(expected);
+  EXPECT_EQ(without.ahead, 0U);
+  for (const std::uint64_t part : {1U, 2U, 1000U}) {
+    SCOPED_TRACE(part);
+    NamesAhead ahead({});
+    profile::Profile code;
+    code.modules = whole.modules;
+    std::set<std::pair<std::uint32_t, std::uint64_t>> told;
+    for (const auto& location : whole.locations) {
+      if (location.module == 2 || location.address / 16 % part != 0) continue;
+      code.locations.push_back(location);
+      told.emplace(location.module, location.address);
+    }
+    ahead.add(std::move(code));
+    ahead.wait();
+    profile::Profile named = whole;
+    const SymbolizeStats with = symbolize(named, {.ahead = &ahead});
+    EXPECT_EQ(with.ahead, told.size());
+    EXPECT_EQ(with.addresses, without.addresses);
+    EXPECT_EQ(with.named, without.named);
+    EXPECT_EQ(with.with_lines, without.with_lines);
+    EXPECT_EQ(with.opened, without.opened);
+    const auto lines = [](const profile::Profile& of) {
+      std::vector<std::string> all;
+      for (const auto& location : of.locations) {
+        all.push_back(std::to_string(location.function_begin));
+        for (const auto& line : location.lines) {
+          const auto& function = of.functions.at(line.function);
+          all.back() += fmt::format(" {} {} {}:{}+{}", function.name, function.system_name, function.file,
+                                    function.start_line, line.line);
+        }
+      }
+      return all;
+    };
+    EXPECT_EQ(lines(named), lines(expected));
+  }
 }
 
 TEST_P(SymbolizeFiles, OtherCompilersAndForms) {

@@ -1,0 +1,74 @@
+#include "symbols/names_ahead.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+namespace windlass::symbols {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+nanoseconds cpu_time_of_thread() {
+  timespec used{};
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
+}
+
+}  // namespace
+
+NamesAhead::NamesAhead(SymbolizeOptions options) : names_(std::move(options), kIdle), thread_([this] { run(); }) {}
+
+void NamesAhead::add(profile::Profile&& code) {
+  if (code.locations.empty()) return;
+  const std::scoped_lock guard(mutex_);
+  given_.push_back(std::move(code));
+  changed_.notify_all();
+}
+
+void NamesAhead::run() {
+  // The thread that samples may have a higher priority than others, and this one has it from there.
+  if (getpriority(PRIO_PROCESS, 0) < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
+  names_.keep_open(kMostOpen);
+  std::unique_lock guard(mutex_);
+  for (;;) {
+    changed_.wait(guard, [this] { return stopped_ || !given_.empty(); });
+    if (stopped_) return;
+    const profile::Profile code = std::move(given_.front());
+    given_.pop_front();
+    busy_ = true;
+    guard.unlock();
+    const nanoseconds before = cpu_time_of_thread();
+    names_.learn(code, stopped_);
+    const nanoseconds cost = cpu_time_of_thread() - before;
+    guard.lock();
+    busy_ = false;
+    changed_.notify_all();
+    changed_.wait_for(guard, cost * (kTimesCost - 1), [this] { return stopped_.load(); });
+  }
+}
+
+void NamesAhead::wait() {
+  std::unique_lock guard(mutex_);
+  changed_.wait(guard, [this] { return given_.empty() && !busy_; });
+}
+
+void NamesAhead::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock guard(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+std::unique_ptr<LiveNames::KnownFile> NamesAhead::take(const profile::Module& module) {
+  stop();
+  return names_.take(module);
+}
+
+}  // namespace windlass::symbols
