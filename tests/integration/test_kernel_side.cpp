@@ -64,9 +64,9 @@ void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& o
   ProcessPublisher publisher(*side);
   ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
   std::uint64_t samples = 0, walked = 0;
-  for (const auto& [stack, count] : sample(*side, 700ms, 150)) {
+  for (const auto& [stack, count] : sample(*side, test::emulated() ? 5s : 700ms, 150)) {
     samples += count;
-    if (test::emulated() && stack.end == WL_END_NO_TIME) continue;  // there is no time for all walks of 1,500 frames
+    if (test::emulated() && stack.end == WL_END_NO_TIME) continue;  // it may have time for one walk in 134 ms
     walked += count;
     ASSERT_FALSE(stack.user.empty());
     expect_recursion(stack, target, depth);
@@ -104,9 +104,6 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
   EXPECT_GT(deep, 0U);
 }
 
-// ---- a command that is held ----
-
-// Its first samples may be raw, where start() has not waited for the sampler.
 // Each 1,000 instructions that the verifier processes cost the start 1 to 4 ms. It gives up after 1,000,000. Older
 // verifiers see fewer states as the same: 6.1's needs 63,371, and 102,819 on AArch64.
 TEST_F(KernelSideTest, TheVerifierHasLittleToDo) {
@@ -131,6 +128,7 @@ TEST_F(KernelSideTest, TheVerifierHasLittleToDo) {
   EXPECT_TRUE(sampler);
 }
 
+// The first samples of a command that is held may be raw, where start() has not waited for the sampler.
 TEST_F(KernelSideTest, TheSamplerTakesOverFromTheProgramOfTheFirstSamples) {
   Recursion target(60, 20);
   ASSERT_TRUE(target.ready);
@@ -223,6 +221,7 @@ TEST_F(KernelSideTest, AWorkerOfIoUringIsWholeAtItsKernelStack) {
   const auto take = [&](const wl_event_head& head, std::size_t) {
     if (!std::string_view(head.comm).starts_with("iou-wrk")) return;
     const auto& stack = reinterpret_cast<const wl_stack_event&>(head);
+    if (test::emulated() && stack.end == WL_END_NO_TIME) return;  // a walk of another program took the window's time
     const bool right = head.type == WL_EVENT_STACK && stack.end == WL_END_KERNEL_ONLY && stack.user_frames == 0 &&
                        stack.kernel_frames != 0;
     ++(right ? whole : others);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -107,9 +108,11 @@ class Browser {
   }
   bool wait(const std::string& condition, std::chrono::seconds patience = std::chrono::seconds(300)) {
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (std::chrono::steady_clock::now() < end) {
+    constexpr std::chrono::milliseconds kLongest(20);
+    for (auto pause = std::chrono::milliseconds(1); std::chrono::steady_clock::now() < end;
+         pause = std::min(2 * pause, kLongest)) {
       if (value(condition) == true) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(pause);
     }
     ADD_FAILURE() << "never true: " << condition;
     return false;
