@@ -3,10 +3,10 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
 #include <utility>
 
+#include "base/monotonic.h"
 #include "base/text_writer.h"
 #include "profiler/export/html.h"
 #include "profiler/processes/priority.h"
@@ -15,11 +15,7 @@
 namespace windlass::cli {
 
 // Of this thread.
-static std::chrono::nanoseconds cpu_time() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
+static std::chrono::nanoseconds cpu_time() { return std::chrono::nanoseconds(thread_time_ns()); }
 
 os::Descriptor LivePage::event_descriptor() { return os::Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 

@@ -3,22 +3,11 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <ctime>
 #include <utility>
 
+#include "base/monotonic.h"
+
 namespace windlass::symbols {
-
-namespace {
-
-using std::chrono::nanoseconds;
-
-nanoseconds cpu_time_of_thread() {
-  timespec used{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
-}
-
-}  // namespace
 
 NamesAhead::NamesAhead(SymbolizeOptions options) : names_(std::move(options), kIdle), thread_([this] { run(); }) {}
 
@@ -41,9 +30,9 @@ void NamesAhead::run() {
     given_.pop_front();
     busy_ = true;
     guard.unlock();
-    const nanoseconds before = cpu_time_of_thread();
+    const std::uint64_t before = thread_time_ns();
     names_.learn(code, stopped_);
-    const nanoseconds cost = cpu_time_of_thread() - before;
+    const std::chrono::nanoseconds cost(thread_time_ns() - before);
     guard.lock();
     busy_ = false;
     changed_.notify_all();

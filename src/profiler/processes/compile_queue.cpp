@@ -2,20 +2,16 @@
 
 #include <sys/stat.h>
 
-#include <ctime>
 #include <utility>
 
+#include "base/monotonic.h"
 #include "lookup/sources/unwind_source.h"
 #include "lookup/table/compile.h"
 
 namespace windlass::profiler {
 namespace {
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double thread_seconds() { return static_cast<double>(thread_time_ns()) * 1e-9; }
 
 Expected<table::UnwindTable> table_of(CodeFile& file, TableCache* cache, std::string& problem) {
   if (cache != nullptr && file.key)
