@@ -4,7 +4,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -35,6 +34,7 @@
 #include "profiler/samples/lock_waits.h"
 #include "profiler/samples/named_waits.h"
 #include "profiler/samples/recorder.h"
+#include "symbols/debuginfod_program.h"
 #include "symbols/kernel_symbols.h"
 #include "symbols/names_ahead.h"
 #include "symbols/symbolize.h"
@@ -205,7 +205,7 @@ int record(RecordArguments& arguments) {
   std::optional<symbols::NamesAhead> ahead;
   profiler::Recorder::Hooks hooks;
   // A server of debug files may take its time, and is not to be asked while others are measured.
-  if (!arguments.no_symbols && std::getenv("DEBUGINFOD_URLS") == nullptr) {
+  if (!arguments.no_symbols && !symbols::asks_debuginfod()) {
     hooks.code = [&](profile::Profile&& code) {
       if (!ahead) ahead.emplace(naming);
       ahead->add(std::move(code));

@@ -12,6 +12,7 @@
 #include "formats/image/elf.h"
 #include "os/mapped_files.h"
 #include "os/readers.h"
+#include "symbols/debuginfod_program.h"
 
 namespace windlass::symbols {
 
@@ -74,7 +75,7 @@ int find_debug_file(Dwfl_Module* module, void** userdata, const char* name, Dwar
     return opened.release();
   }
   // debuginfod, by the build id alone: no name that leads to a file of others.
-  if (std::getenv("DEBUGINFOD_URLS") == nullptr) return -1;
+  if (!asks_debuginfod()) return -1;
   return dwfl_standard_find_debuginfo(module, userdata, name, base, nullptr, "windlass-none", 0, found);
 }
 

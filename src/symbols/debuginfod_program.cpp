@@ -15,8 +15,7 @@ namespace windlass::symbols {
 namespace {
 
 int find(const char* kind, const std::string& digits, std::chrono::milliseconds patience, const char* source) {
-  const char* servers = std::getenv("DEBUGINFOD_URLS");
-  if (servers == nullptr || *servers == '\0' || digits.empty()) return -1;
+  if (!asks_debuginfod() || digits.empty()) return -1;
   os::ChildProgram program{
       .arguments = {"debuginfod-find", kind, digits.c_str()}, .patience = patience, .most_bytes = PATH_MAX};
   if (source != nullptr) program.arguments.push_back(source);
@@ -29,6 +28,11 @@ int find(const char* kind, const std::string& digits, std::chrono::milliseconds 
 }
 
 }  // namespace
+
+bool asks_debuginfod() {
+  const char* servers = std::getenv("DEBUGINFOD_URLS");
+  return servers != nullptr && *servers != '\0';
+}
 
 int find_by_debuginfod(const char* kind, std::span<const unsigned char> build_id, std::chrono::milliseconds patience) {
   std::string digits;

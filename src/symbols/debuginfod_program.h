@@ -10,6 +10,8 @@ namespace windlass::symbols {
 // debuginfod-find itself gives up a download that stands still for DEBUGINFOD_TIMEOUT seconds (90).
 constexpr std::chrono::milliseconds kDebuginfodPatience = std::chrono::minutes(5);
 
+[[nodiscard]] bool asks_debuginfod();  // DEBUGINFOD_URLS names a server
+
 // A descriptor of what has this build id: the "debuginfo" or the "executable". -1: there is none, or no answer in time.
 [[nodiscard]] int find_by_debuginfod(const char* kind, std::span<const unsigned char> build_id,
                                      std::chrono::milliseconds patience = kDebuginfodPatience);
