@@ -10,7 +10,6 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "symbols/module_symbols.h"
 #include "symbols/names_ahead.h"
 #include "symbols/parallel.h"
 #include "symbols/symbol_result.h"
@@ -22,14 +21,11 @@ namespace {
 // The distinct addresses of one module, and the locations that have each.
 struct Job {
   std::uint32_t module = profile::kNone;
-  std::vector<std::uint64_t> addresses;         // ascending
-  std::vector<std::uint32_t> locations;         // ascending by address
-  std::unique_ptr<LiveNames::KnownFile> known;  // Before; null: nothing is.
-  FunctionTable functions;
-  std::optional<ModuleNames> names;  // made where the job stays
-  std::size_t ahead = 0;             // addresses that were known
-
-  [[nodiscard]] FunctionTable& table() { return known != nullptr ? known->functions : functions; }
+  std::vector<std::uint64_t> addresses;        // ascending
+  std::vector<std::uint32_t> locations;        // ascending by address
+  std::unique_ptr<LiveNames::KnownFile> file;  // what is known of the module
+  std::optional<ModuleNames> names;            // made where the job stays
+  std::size_t ahead = 0;                       // addresses that were known before
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
@@ -84,30 +80,25 @@ std::vector<Job> jobs_of(const profile::Profile& profile, const SymbolizeOptions
   return jobs;
 }
 
-// Of a file that was named before: the rest.
-void complete(const profile::Module& module, const SymbolizeOptions& options, Job& job) {
-  const std::vector<std::uint64_t> unknown = job.known->unknown(job.addresses);
-  job.ahead = job.addresses.size() - unknown.size();
-  job.known->learn(module, unknown, options);
-  for (std::size_t i = 0; i < job.addresses.size(); ++i) {
-    LiveNames::KnownFile::Named& named = job.known->addresses.at(job.addresses[i]);
-    job.names->lines()[i] = std::move(named.lines);
-    job.names->begins[i] = named.begin;
-  }
-  job.names->opened = job.known->opened;
-  job.names->note = job.known->note;
-}
-
 void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& job) {
-  job.names.emplace(job.addresses.size(), job.table());
+  LiveNames::KnownFile& file = *job.file;
+  job.names.emplace(job.addresses.size(), file.functions);
   try {
-    if (job.known != nullptr) return complete(profile.modules[job.module], options, job);
     const bool is_kernel = job.module >= profile.modules.size();
-    ModuleSymbols symbols(
-        is_kernel ? profile::Module{.path = "[kernel]", .is_kernel = true} : profile.modules[job.module], options);
-    symbols.name(job.addresses, *job.names);
+    const std::vector<std::uint64_t> unknown = file.unknown(job.addresses);
+    job.ahead = job.addresses.size() - unknown.size();
+    file.learn(is_kernel ? profile::Module{.path = "[kernel]", .is_kernel = true} : profile.modules[job.module],
+               unknown, options);
+    file.symbols.reset();
+    for (std::size_t i = 0; i < job.addresses.size(); ++i) {
+      LiveNames::KnownFile::Named& named = file.addresses.at(job.addresses[i]);
+      job.names->lines()[i] = std::move(named.lines);
+      job.names->begins[i] = named.begin;
+    }
+    job.names->opened = file.opened;
+    job.names->note = file.note;
   } catch (const std::exception& problem) {
-    job.names.emplace(job.addresses.size(), job.table());
+    job.names.emplace(job.addresses.size(), file.functions);
   }
 }
 
@@ -160,7 +151,7 @@ bool are_better(const profile::Profile& profile, const profile::Location& locati
 
 void merge(profile::Profile& profile, Job& job, bool late, FunctionMerger& functions, SymbolizeStats& stats) {
   std::vector<std::uint32_t> global;
-  for (auto& function : job.table().all()) global.push_back(functions.add(function));
+  for (auto& function : job.file->functions.all()) global.push_back(functions.add(function));
   for (auto& lines : job.names->lines()) {
     for (auto& line : lines) line.function = global[line.function];
     stats.named += !lines.empty();
@@ -193,9 +184,11 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
     demangle_generated(profile);
     auto jobs = jobs_of(profile, options);
     stats.modules = jobs.size();
-    if (options.ahead != nullptr)
-      for (Job& job : jobs)
-        if (job.module < profile.modules.size()) job.known = options.ahead->take(profile.modules[job.module]);
+    for (Job& job : jobs) {
+      if (options.ahead != nullptr && job.module < profile.modules.size())
+        job.file = options.ahead->take(profile.modules[job.module]);
+      if (job.file == nullptr) job.file = std::make_unique<LiveNames::KnownFile>();
+    }
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });
     FunctionMerger functions(profile);
     for (auto& job : jobs) merge(profile, job, options.late, functions, stats);
