@@ -11,6 +11,13 @@
 
 namespace windlass::profiler {
 
+std::uint64_t lost_of(int fd) {
+  struct {
+    std::uint64_t value = 0, lost = 0;
+  } counts;
+  return read(fd, &counts, sizeof counts) == sizeof counts ? counts.lost : 0;
+}
+
 PerfRing::PerfRing(PerfRing&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       data_size_(other.data_size_),
@@ -36,6 +43,7 @@ void PerfRing::drain(const Sink& sink, std::uint64_t& malformed) {
   const std::uint64_t head = std::atomic_ref(page->data_head).load(std::memory_order_acquire);
   std::uint64_t tail = page->data_tail;
   if (head - tail > data_size_) tail = head;  // cannot be; do not read outside the ring
+  drained_ = head - tail;
   while (tail < head) {
     const std::size_t at = tail % data_size_;
     perf_event_header header;  // records are 8-aligned, so a header never wraps

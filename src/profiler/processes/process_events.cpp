@@ -4,12 +4,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "base/monotonic.h"
 #include "os/proc_maps.h"
 #include "profiler/doctor/online_cpus.h"
 #include "windlass/bytes.h"
@@ -99,12 +102,19 @@ void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes) {
   attr.build_id = 0;
   attr.use_clockid = 1;
   attr.clockid = CLOCK_MONOTONIC;
+  attr.read_format = kFormatLost;
   attr.watermark = 1;
   attr.wakeup_watermark = wakeup_bytes;
 }
 
 int open_process_events(perf_event_attr& attr, pid_t process, int cpu) {
-  return static_cast<int>(syscall(SYS_perf_event_open, &attr, process, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+  const auto open = [&] {
+    return static_cast<int>(syscall(SYS_perf_event_open, &attr, process, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+  };
+  const int fd = open();
+  if (fd >= 0 || errno != EINVAL || attr.read_format == 0) return fd;
+  attr.read_format = 0;
+  return open();
 }
 
 Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record, bool with_id) {
@@ -154,25 +164,43 @@ Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
     PerfRing ring;
     if (const int error = ring.map(fd, ring_pages); error != 0)
       return fail(ErrorCode::kSystem, kMappingRing, cpu, static_cast<std::uint64_t>(error));
-    rings_.push_back(std::move(ring));
+    cpus_.push_back({std::move(ring), fd});
   }
   if (fds_.empty()) return fail(ErrorCode::kSystem, "perf_event_open on any CPU", 0, ENODEV);
   return {};
 }
 
+// What the kernel's count has told already is not told again.
+bool ProcessEventSource::Cpu::tells(ProcessEvent& event) {
+  recorded += event.lost;
+  event.lost = recorded - std::min(recorded, told);
+  told = std::max(told, recorded);
+  return event.lost != 0;
+}
+
 std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>& sink) {
   std::size_t count = 0;
-  for (PerfRing& ring : rings_) {
-    ring.drain(
+  const auto hand_over = [&](ProcessEvent&& event) {
+    sink(std::move(event));
+    ++count;
+  };
+  for (Cpu& cpu : cpus_) {
+    cpu.ring.drain(
         [&](std::span<const std::byte> record) {
           if (auto event = parse_perf_record(record)) {
-            sink(std::move(*event));
-            ++count;
+            if (event->kind != ProcessEventKind::kLost || cpu.tells(*event)) hand_over(std::move(*event));
           } else if (event.error().code != ErrorCode::kNotFound) {
             ++malformed_;
           }
         },
         malformed_);
+    // There may be no next record, which would tell.
+    if (const std::uint64_t lost = cpu.ring.was_full() ? lost_of(cpu.fd) : 0; lost > cpu.told) {
+      ProcessEvent event;
+      event.time = monotonic_ns();
+      event.lost = lost - std::exchange(cpu.told, lost);
+      hand_over(std::move(event));
+    }
   }
   return count;
 }

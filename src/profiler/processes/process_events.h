@@ -40,8 +40,8 @@ struct ProcessEvent {
 // Has an event tell of processes in the records that parse_perf_record() reads; it may sample besides. Sets of
 // sample_type what these need, and that a reader is woken when `wakeup_bytes` are there.
 void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes);
-// perf_event_open(2) of it. Where the kernel knows no build ids (before Linux 5.12) they are no longer asked for, by
-// this attr. A descriptor, or -1 and errno.
+// perf_event_open(2) of it. Where the kernel does not count what is lost (before Linux 6.0), this attr no longer asks
+// for that. A descriptor, or -1 and errno.
 [[nodiscard]] int open_process_events(perf_event_attr& attr, pid_t process, int cpu);
 
 // The rings of all CPUs. Not thread-safe.
@@ -58,6 +58,7 @@ class ProcessEventSource {
   [[nodiscard]] Expected<void> open(std::size_t ring_pages = 128);
 
   // Empties every ring once, in ring order: not sorted by time. Returns how many events were handed over.
+  // kLost comes in the same call, from Linux 6.0 on, else with the ring's next event.
   std::size_t drain(const std::function<void(ProcessEvent&&)>& sink);
 
   // Descriptors to poll for input.
@@ -67,7 +68,14 @@ class ProcessEventSource {
 
  private:
   std::vector<int> fds_;
-  std::vector<PerfRing> rings_;
+  struct Cpu {
+    PerfRing ring;
+    int fd;
+    std::uint64_t recorded = 0;  // lost by the ring's own records
+    std::uint64_t told = 0;      // lost by kLost events that were handed over
+    bool tells(ProcessEvent& event);
+  };
+  std::vector<Cpu> cpus_;
   std::uint64_t malformed_ = 0;
 };
 

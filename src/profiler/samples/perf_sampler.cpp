@@ -40,17 +40,6 @@ std::string name_of(std::uint32_t tid) {
   return text.substr(0, text.find('\n'));
 }
 
-// PERF_FORMAT_LOST, which headers before Linux 6.0 do not have. Earlier kernels refuse it with EINVAL.
-constexpr std::uint64_t kFormatLost = 1U << 4;
-
-// What found the ring full, of an event and those inherited from it. 0: the kernel does not tell.
-std::uint64_t lost_of(int fd) {
-  struct {
-    std::uint64_t value = 0, lost = 0;
-  } counts;
-  return read(fd, &counts, sizeof counts) == sizeof counts ? counts.lost : 0;
-}
-
 // The kernel switches a thread: there is no such event in user space.
 bool is_of_switches(const perf_event_attr& attr) {
   return attr.type == PERF_TYPE_SOFTWARE &&
@@ -157,11 +146,7 @@ PerfSampler::Failure PerfSampler::open_event(std::uint32_t tid, Cpu& cpu, std::s
   // A command that is held back still runs this program's code.
   perf_event_attr& attr = attrs_[number];
   attr.disabled = attr.enable_on_exec = tid == options_.held ? 1 : 0;
-  int fd = open_process_events(attr, static_cast<pid_t>(tid), cpu.number);
-  if (fd < 0 && errno == EINVAL && attr.read_format != 0) {
-    attr.read_format = 0;
-    fd = open_process_events(attr, static_cast<pid_t>(tid), cpu.number);
-  }
+  const int fd = open_process_events(attr, static_cast<pid_t>(tid), cpu.number);
   // ENODEV: the CPU went offline, or, for all CPUs, there is no such counter. ESRCH: the thread went away.
   if (fd < 0 && (errno == ENODEV || errno == ESRCH)) return {};
   if (fd < 0) return {.error = errno, .event = number};
@@ -211,7 +196,6 @@ perf_event_attr PerfSampler::attributes(std::size_t number, std::uint32_t stack_
   attr.exclude_kernel = is_of_switches(attr) ? 0 : 1;
   attr.exclude_hv = 1;
   attr.inherit = 1;
-  attr.read_format = kFormatLost;
   request_process_events(attr, std::max(page, stack_bytes * 2));
   if (number != 0) request_no_process_events(attr);  // they are told once
   return attr;

@@ -155,5 +155,39 @@ TEST(ProcessEventSource, SeesThisProcessMapCode) {
   EXPECT_EQ(source.malformed(), 0u);
 }
 
+// A ring tells what it lost with its next event. The source does not wait for one, and then does not tell it twice.
+TEST(ProcessEventSource, WhatIsLostLastIsTold) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  ProcessEventSource source;
+  const auto opened = source.open(1);
+  if (!opened && opened.error().detail == ENOSYS) GTEST_SKIP() << "no perf events here (qemu-user)";
+  ASSERT_TRUE(opened) << opened.error().text();
+  std::uint64_t mapped = 0, lost = 0;
+  const auto drain = [&] {
+    mapped = lost = 0;
+    source.drain([&](ProcessEvent&& event) {
+      mapped += event.kind == ProcessEventKind::kMap && event.tgid == static_cast<std::uint32_t>(getpid());
+      lost += event.lost;
+    });
+  };
+  const auto map_code = [](int times) {
+    for (int i = 0; i < times; ++i) {
+      void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(code, MAP_FAILED);
+      munmap(code, 4096);
+    }
+  };
+  drain();
+  constexpr int kMany = 1000;  // a page has room for some forty
+  map_code(kMany);
+  drain();
+  EXPECT_LT(mapped, kMany);
+  EXPECT_GE(mapped + lost, kMany);
+  map_code(1);
+  drain();
+  EXPECT_EQ(mapped, 1u);
+  EXPECT_EQ(lost, 0u);
+}
+
 }  // namespace
 }  // namespace windlass::profiler
