@@ -8,8 +8,8 @@
 
 #include "base/monotonic.h"
 #include "base/text_writer.h"
+#include "os/priority.h"
 #include "profiler/export/html.h"
-#include "profiler/processes/priority.h"
 #include "profiler/samples/named_waits.h"
 
 namespace windlass::cli {
@@ -77,7 +77,7 @@ PageServer::Page LivePage::make_page() {
 }
 
 void LivePage::serve() {
-  profiler::restore_priority();
+  os::restore_priority();
   options_.begun(server_.address());
   const PageServer::Newer newer{
       .news = news_.get(), .take = [this] { return make_page(); }, .wanted = [this] { wanted_ = true; }};

@@ -29,7 +29,6 @@
 #include "cli/version.h"
 #include "cli/view.h"
 #include "os/readers.h"
-#include "profiler/export/numbers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/lock_waits.h"
 #include "profiler/samples/named_waits.h"
@@ -122,9 +121,7 @@ int finish(const RecordArguments& arguments, const ProfileFile& file, const prof
            profiler::Recorder& recorder, const symbols::SymbolizeStats& named = {}) {
   say_silent();
   print_summary(recorder, profile, arguments.verbose);
-  if (arguments.verbose && named.addresses != 0)
-    say("  names: of {} addresses, {} have one; {} were looked up while recording\n",
-        exporter::grouped(named.addresses), exporter::grouped(named.named), exporter::grouped(named.ahead));
+  if (arguments.verbose) print_names(named);
   const int written = write_profile(file, profile);
   profiler::ChildCommand* command = recorder.command();
   const int of_command = command == nullptr ? kDone : command_status(*command);

@@ -325,4 +325,10 @@ void print_summary(profiler::Recorder& recorder, const profile::Profile& profile
   if (verbose) print_details(recorder);
 }
 
+void print_names(const symbols::SymbolizeStats& named) {
+  if (named.addresses == 0) return;
+  say("  names: of {} addresses, {} have one; {} were looked up while recording\n", grouped(named.addresses),
+      grouped(named.named), grouped(named.ahead));
+}
+
 }  // namespace windlass::cli

@@ -6,6 +6,7 @@
 
 #include "cli/say.h"
 #include "profiler/samples/recorder.h"
+#include "symbols/symbolize.h"
 #include "windlass/error.h"
 
 namespace windlass::cli {
@@ -49,5 +50,7 @@ class ProfileFile {
 
 // "12,345 samples in 10.0 s, 99.97% complete, ..." and what was truncated where.
 void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose);
+// How many addresses have names. Nothing if none was looked up.
+void print_names(const symbols::SymbolizeStats& named);
 
 }  // namespace windlass::cli

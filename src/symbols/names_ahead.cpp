@@ -1,11 +1,10 @@
 #include "symbols/names_ahead.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <utility>
 
 #include "base/monotonic.h"
+#include "os/priority.h"
 
 namespace windlass::symbols {
 
@@ -19,8 +18,7 @@ void NamesAhead::add(profile::Profile&& code) {
 }
 
 void NamesAhead::run() {
-  // The thread that samples may have a higher priority than others, and this one has it from there.
-  if (getpriority(PRIO_PROCESS, 0) < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
+  os::restore_priority();
   names_.keep_open(kMostOpen);
   std::unique_lock guard(mutex_);
   for (;;) {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "profiler/processes/priority.h"
+#include "os/priority.h"
 #include "profiler/profile/profile.h"
 
 namespace windlass::profiler {
@@ -37,7 +37,7 @@ class CheckpointWriter {
     begin_ = begin;
     end_ = kNone;
     thread_ = std::thread([this, profile = std::move(profile)] {
-      restore_priority();
+      os::restore_priority();
       write_(profile, given_up_);
       end_ = now_();
     });

@@ -14,10 +14,10 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "os/priority.h"
 #include "os/readers.h"
 #include "profiler/processes/live_process.h"
 #include "profiler/processes/main_module.h"
-#include "profiler/processes/priority.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
 
@@ -112,7 +112,7 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
 // Not before samples are taken: it would take a processor from those that make the kernel's maps and load the sampler.
 void Recorder::find_writers() {
   intake_->set_writers(std::async(std::launch::async, [] {
-                         restore_priority();  // samples can wait for it, the agent cannot wait for a processor
+                         os::restore_priority();  // samples can wait for it, the agent cannot wait for a processor
                          return os::RegisterWriters();
                        }).share());
 }

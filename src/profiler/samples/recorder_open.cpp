@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "os/priority.h"
 #include "os/proc_file.h"
 #include "os/process_memory.h"
 #include "profiler/doctor/no_allocations.h"
 #include "profiler/doctor/system_probe.h"
 #include "profiler/processes/cgroup_tree.h"
 #include "profiler/processes/live_process.h"
-#include "profiler/processes/priority.h"
 #include "profiler/processes/thread_context.h"
 #include "profiler/samples/recorder.h"
 
@@ -38,7 +38,7 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
   if (auto found = recorder->find_allocators(); !found) return std::unexpected(found.error());
   // The command has been started: it does not inherit the priority. But it is in the same session.
-  raise_priority(options.command.empty());
+  os::raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   if (auto opened = recorder->open_table_cache(); !opened) return std::unexpected(opened.error());
   recorder->make_parts();

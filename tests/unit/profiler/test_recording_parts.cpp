@@ -11,9 +11,9 @@
 #include <future>
 #include <thread>
 
+#include "os/priority.h"
 #include "profiler/processes/child_command.h"
 #include "profiler/processes/live_process.h"
-#include "profiler/processes/priority.h"
 #include "profiler/processes/targets.h"
 #include "profiler/samples/checkpoint_schedule.h"
 #include "profiler/samples/checkpoint_writer.h"
@@ -108,14 +108,14 @@ struct Nice {
   int own = 0;
 };
 
-// Of a child that has called raise_priority(). `first`: it has a session of its own.
+// Of a child that has called os::raise_priority(). `first`: it has a session of its own.
 Nice nice_of_raised(bool first, bool alone) {
   int ends[2];
   if (::pipe(ends) != 0) return {};
   const pid_t child = ::fork();
   if (child == 0) {
     if (first) ::setsid();
-    raise_priority(alone);
+    os::raise_priority(alone);
     std::string line;
     std::getline(std::ifstream("/proc/self/autogroup"), line);
     (void)!::write(ends[1], line.data(), line.size());

@@ -1,4 +1,4 @@
-#include "profiler/processes/priority.h"
+#include "os/priority.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -9,14 +9,14 @@
 #include "os/descriptor.h"
 #include "os/readers.h"
 
-namespace windlass::profiler {
+namespace windlass::os {
 
 namespace {
 
 void raise_session() {
   constexpr std::string_view kHighest = "-20";
   if (::getsid(0) != ::getpid()) return;
-  const os::Descriptor group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));  // or there are none
+  const Descriptor group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));  // or there are none
   if (group) (void)!::write(group.get(), kHighest.data(), kHighest.size());
 }
 
@@ -26,7 +26,7 @@ void raise_priority(bool alone) {
   constexpr int kHighest = -20;
   if (getpriority(PRIO_PROCESS, 0) != 0) return;  // asked for otherwise
   (void)setpriority(PRIO_PROCESS, 0, kHighest);
-  if (os::readers() != nullptr) os::readers()->set_priority(kHighest);
+  if (readers() != nullptr) readers()->set_priority(kHighest);
   if (alone) raise_session();
 }
 
@@ -34,4 +34,4 @@ void restore_priority() {
   if (getpriority(PRIO_PROCESS, 0) < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
 }
 
-}  // namespace windlass::profiler
+}  // namespace windlass::os

@@ -1,7 +1,7 @@
 // Who samples a machine that is busy has to be scheduled on it.
 #pragma once
 
-namespace windlass::profiler {
+namespace windlass::os {
 
 // Gives this thread, and all threads that it starts later, the highest priority, if that is allowed and the priority
 // has not been lowered. Loading programs and tables takes half a second of CPU time. At normal priority beside a
@@ -15,4 +15,4 @@ void raise_priority(bool alone);
 // For a thread that was started later and may wait: the usual priority.
 void restore_priority();
 
-}  // namespace windlass::profiler
+}  // namespace windlass::os
