@@ -38,7 +38,8 @@ constexpr std::uint64_t kMostWork = kSecond / 50;
 constexpr std::uint64_t kMostSamples = kSecond / 500;  // of samples, before the next look at processes
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::uint64_t kEarnInterval = kSecond / 10;
-constexpr std::uint64_t kMostWorkAtEnd = kSecond;  // on what is left when sampling has stopped
+// On what is left when sampling has stopped. Who interrupts a recording is not to wait.
+constexpr std::uint64_t kMostWorkAtEnd = kSecond, kMostWorkInterrupted = kSecond / 10;
 
 }  // namespace
 
@@ -53,7 +54,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   CheckpointSchedule checkpoints;
   CheckpointWriter writer(hooks.checkpoint,
                           [begin = start_] { return std::chrono::duration<double>(Clock::now() - begin).count(); });
-  for (bool stopped = false; !stopped && !finished(now_);) {
+  bool stopped = false;
+  while (!stopped && !finished(now_)) {
     wait_for_events(stop_descriptor, stopped);
     round(kMostWork, kMostSamples);
     const double now = seconds();
@@ -70,7 +72,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   writer.give_up();
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
-  drain();
+  drain(stopped ? kMostWorkInterrupted : kMostWorkAtEnd);
   hurry_at(-1, 0);
   hooks.progress(progress());
   if (hooks.second) hooks.second(profile_since_told());
@@ -282,9 +284,9 @@ void Recorder::bound_files() {
 }
 
 // Samples have stopped: takes what is still on its way. The kernel side needs to know nothing any more.
-void Recorder::drain() {
+void Recorder::drain(std::uint64_t most_work) {
   source_.samples->stop();
-  budget_.end_at(monotonic_ns() + kMostWorkAtEnd);
+  budget_.end_at(monotonic_ns() + most_work);
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(2ms);
     take_round(kMostWork);
