@@ -108,6 +108,7 @@ class Analysis {
     static constexpr Rule kRules[] = {
         {&A::is_at_entry_point, {.start = Start::kEntryPoint}, "nothing has called the entry point (psABI 3.4.1)"},
         {&A::is_in_linkage_stub, {Certainty::kCertain}, "linkers write all stubs alike (psABI 5.2, AAELF64)"},
+        {&A::whole_function_says, {Certainty::kCertain}, "all ways through the function give its frame back"},
         {&A::has_no_code, {.refusal = ErrorCode::kUnreadable}, "no code can be read"},
         {&A::odd_return_comes_first, {Certainty::kLikely}, "by the way in, the other way out leaves two frames"},
         {&A::returns_without_call, {Certainty::kCertain}, "each instruction of the way out is known"},
@@ -153,6 +154,14 @@ class Analysis {
 
   bool is_at_entry_point() { return starts_program(source_, pc_, work_); }
   bool is_in_linkage_stub() { return search_.linkage_stub(source_, pc_.value(), result_.row); }
+  bool whole_function_says() {
+    if (source_.kind(pc_.lookup()) != CodeKind::kFile || source_.function_start(pc_.lookup()) != 0 ||
+        !source_.by_whole_function(pc_, work_.row))
+      return false;
+    work_.row.begin = pc_.value();
+    work_.row.end = pc_.value() + 1;
+    return take_if(source_.plausible(work_.row));
+  }
   // The ways out are followed here.
   bool has_no_code() {
     constexpr unsigned kMostCalls = 1000;

@@ -28,8 +28,8 @@ class Describer {
   Description run() {
     flow_.run();
     if (by_frame_pointer_) find_frame_pointer();
-    flow_.for_each([&](std::uint32_t at, std::uint32_t length, const Path<Machine>& path,
-                       const Flow& flow) { instruction(at, length, path, flow); },
+    flow_.for_each([&](std::uint32_t at, std::uint32_t length, const Path<Machine>& path, const Flow& flow,
+                       const Path<Machine>&) { instruction(at, length, path, flow); },
                    [&](std::uint32_t, const auto& conflict) { conflict_ = conflict; });
     not_reached(size_);
     join_rows();
@@ -59,7 +59,7 @@ class Describer {
     std::optional<std::int64_t> made, needed;
     bool sets = false;
     flow_.for_each(
-        [&](std::uint32_t, std::uint32_t, const Path<Machine>& path, const Flow& flow) {
+        [&](std::uint32_t, std::uint32_t, const Path<Machine>& path, const Flow& flow, const Path<Machine>&) {
           if (has_frame_pointer(path.state)) {
             if (sets && !made) made = depth_of(path.state[kFp]);
             if (!of_frame(path.state[kSp]) && !needed) needed = depth_of(path.state[kFp]);

@@ -55,8 +55,9 @@ class FrameFlow {
     if (ended == Ended::kByBudget) nodes_.clear();  // what some ways agree on, others may not
   }
 
-  // Calls visit(offset, length, path, flow) for each instruction that was reached, in the order of addresses. `path` is
-  // the state in front of the instruction. `flow` is its effect: kStop with length 0 if the bytes are no instruction.
+  // Calls visit(offset, length, path, flow, behind) for each instruction that was reached, in the order of addresses.
+  // `path` is the state in front of the instruction, `behind` that behind it. `flow` is its effect: kStop with length 0
+  // if the bytes are no instruction.
   // Calls conflict(offset, conflict) before the places where different frames meet.
   template <typename Visit, typename OnConflict>
   void for_each(Visit&& visit, OnConflict&& conflict) {
@@ -69,7 +70,7 @@ class FrameFlow {
         before = path;
         const Flow flow = step(path);
         const std::uint32_t length = length_[at];
-        if (at >= done) visit(at, length, before, flow);
+        if (at >= done) visit(at, length, before, flow, path);
         if (length == 0 || flow.kind != Flow::kNext) break;
         at += length;
         done = std::max(done, at);
@@ -81,6 +82,18 @@ class FrameFlow {
   [[nodiscard]] const std::map<std::uint32_t, std::uint32_t>& tables() const { return tables_; }
   // Is there a jump whose target could not be found?
   [[nodiscard]] bool jumps_anywhere() const { return jumps_anywhere_; }
+
+  // Behind what does nothing. What stands there behind a call is more likely than not something else, and no way from
+  // the call visits the padding.
+  std::uint32_t behind_padding(std::uint32_t offset) {
+    Path<Machine>& scratch = padding_;
+    for (scratch.pc = begin_ + offset; scratch.pc - begin_ < size_;) {
+      const auto at = static_cast<std::uint32_t>(scratch.pc - begin_);
+      if (!work_->machine.step(work_->code, scratch).padding) return at;
+      offset = at;
+    }
+    return offset;
+  }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -420,17 +433,6 @@ class FrameFlow {
     auto behind = static_cast<std::uint32_t>(padding_.pc - begin_);
     for (std::uint8_t byte = 0; behind < size_ && source_.read(begin_ + behind, &byte, 1) && byte == 0;) ++behind;
     put_off(static_cast<std::uint32_t>(target - begin_), behind_padding(behind), path);
-  }
-
-  // Behind a call and what does nothing: there more likely than not begins something else.
-  std::uint32_t behind_padding(std::uint32_t offset) {
-    Path<Machine>& scratch = padding_;
-    for (scratch.pc = begin_ + offset; scratch.pc - begin_ < size_;) {
-      const auto at = static_cast<std::uint32_t>(scratch.pc - begin_);
-      if (!work_->machine.step(work_->code, scratch).padding) return at;
-      offset = at;
-    }
-    return offset;
   }
 
   void put_off(std::uint32_t from, std::uint32_t to, Path<Machine>& path) {

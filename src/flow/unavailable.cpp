@@ -7,6 +7,7 @@
 #include "flow/callee_record.h"
 #include "flow/stack_effect.h"
 #include "flow/synthesis.h"
+#include "flow/whole_function.h"
 #include "windlass/jit/describe.h"
 
 namespace windlass::flow {
@@ -39,6 +40,7 @@ CallSite call_site(const CodeSource&, CodeAddress, CodeAddress, FrameRow&, Synth
   return CallSite::kAnywhere;
 }
 bool leads_to(const CodeSource&, std::uint64_t, CodeAddress, SynthesisScratch&) { return false; }
+WholeFunction whole_function(const CodeSource&, std::uint64_t address) { return {{address, address + 1}, {}}; }
 std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddress, SynthesisScratch&) { return {}; }
 Expected<StackEffect> stack_effect(ByteView, std::uint64_t address, Architecture) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", address);

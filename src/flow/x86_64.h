@@ -3,6 +3,8 @@
 
 #include <Zydis/Zydis.h>
 
+#include <span>
+
 #include "flow/explorer.h"
 
 namespace windlass::flow {
@@ -32,6 +34,9 @@ class X86_64 {
   // Does a function save preserved registers first? It may also stand behind a call, which then never returns:
   // functions that are not aligned (-Os) follow each other so.
   [[nodiscard]] static bool begins_prologue(CodeReader& code, std::uint64_t address);
+  // Does a function probably begin at an address that is a multiple of 16? By the byte before it and the first ones.
+  static constexpr std::size_t kBeforeStart = 1, kOfStart = 3;
+  [[nodiscard]] static bool begins_aligned(std::span<const std::uint8_t, kBeforeStart + kOfStart> bytes);
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
   // Has the function that the path began at put its return address into a frame record of its caller's making
   // (callee_record.h)? Then the frame pointer says where the frame is.

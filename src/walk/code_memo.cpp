@@ -78,9 +78,10 @@ class CodeMemo::Recording {
     };
     const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
     const auto has_caller = [this](const FrameRow& row) { return try_row(Ask::kHasCaller, row); };
-    const flow::CodeSource recorded{
+    flow::CodeSource recorded{
         source_.architecture,   read, kind, plausible, source_.function_start, source_.entry_point, has_caller,
         source_.inside_function};
+    recorded.by_whole_function = source_.by_whole_function;
     return follow(recorded);
   }
 
@@ -117,6 +118,7 @@ class CodeMemo::Recording {
 };
 
 void CodeMemo::clear() {
+  functions_.clear();
   young_.clear();
   old_.clear();
   rows_.clear();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "flow/synthesis.h"
+#include "walk/function_memo.h"
 
 namespace windlass::walk {
 
@@ -26,13 +27,6 @@ struct CodeAnswer {
   flow::CallSite site = flow::CallSite::kNone;
   flow::Synthesis synthesis;
   Error error;
-};
-
-// A place in code: which, and where in that.
-struct CodePlace {
-  std::uint64_t code = 0;
-  std::uint64_t address = 0;
-  bool operator==(const CodePlace&) const = default;
 };
 
 // One thread only.
@@ -96,6 +90,8 @@ class CodeMemo {
     refused_ = false;
   }
   [[nodiscard]] bool was_refused() const { return refused_; }
+  // The whole functions that are kept beside.
+  [[nodiscard]] FunctionMemo& functions() { return functions_; }
   // How often code was followed, and how often it need not be.
   [[nodiscard]] std::uint64_t followed() const { return followed_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
@@ -166,6 +162,7 @@ class CodeMemo {
   std::size_t young_reads_ = 0;
   std::vector<FrameRow> rows_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> row_numbers_;  // by digest
+  FunctionMemo functions_;
   Limit* limit_ = nullptr;
   Listener* listener_ = nullptr;
   std::vector<Asked> asked_;

@@ -96,4 +96,9 @@ std::uint64_t Module::entry_point() const {
   return entry != 0 && address - info_.begin < info_.end - info_.begin ? address : 0;
 }
 
+bool Module::row_of_whole_function(std::uint64_t address, const flow::CodeSource& code, FrameRow& row) const {
+  const std::lock_guard guard(functions_lock_);
+  return functions_.row_at({.code = 0, .address = address}, 0, code, row);
+}
+
 }  // namespace windlass::walk

@@ -11,6 +11,7 @@
 #include "lookup/sources/name_source.h"
 #include "lookup/sources/stack_end.h"
 #include "lookup/sources/unwind_source.h"
+#include "walk/function_memo.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -124,6 +125,9 @@ class Module {
   [[nodiscard]] sources::EndProof end_proof(CodeAddress pc) const;
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
+  // The row at an address by its whole function, which is followed once (whole_function.h). False: nothing is proved
+  // there. For code of a file. Waits for other threads, and allocates.
+  [[nodiscard]] bool row_of_whole_function(std::uint64_t address, const flow::CodeSource& code, FrameRow& row) const;
 
  private:
   [[nodiscard]] const sources::UnwindSource& source() const {
@@ -146,6 +150,8 @@ class Module {
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   mutable std::atomic<const sources::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
+  mutable std::mutex functions_lock_;
+  mutable FunctionMemo functions_;  // empty where a CodeMemo has them
   std::vector<std::byte> owned_;
   mutable MappedFile file_;
   mutable image::CodeMachine machine_;  // set before source_

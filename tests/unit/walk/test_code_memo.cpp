@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "walk/module.h"
 #include "windlass/backtrace.h"
 
 extern "C" const char etext;  // the linker's
@@ -353,6 +355,77 @@ TEST(CodeMemo, SaysWhatFollowingTheCodeSays) {
   flow::free_scratch(scratch);
   EXPECT_GT(found, 500u) << "of 4,800";
   EXPECT_GE(memo.kept(), memo.followed()) << "half of the questions are repeats";
+}
+
+// sub rsp, 24; call; add rsp, 24; ret, between padding.
+class FunctionOfAFile : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kFunction = 0x1040, kSize = 0x2000;
+  FunctionOfAFile() {
+    const std::uint8_t code[]{0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x48, 0x83, 0xc4, 0x18, 0xc3};
+    std::ranges::copy(code, file_.begin() + kFunction);
+  }
+  // The CFA's distance from rsp in the row that ask(source, row) gives, 0 without one. The file is mapped at `bias`.
+  template <typename Ask>
+  std::int64_t offset(std::uint64_t bias, Ask&& ask) {
+    const auto read = [&](std::uint64_t at, void* to, std::size_t size) {
+      ++reads_;
+      if (at - bias >= kSize || size > kSize - (at - bias)) return false;
+      std::memcpy(to, &file_[at - bias], size);
+      return true;
+    };
+    const auto kind = [&](std::uint64_t at) { return at - bias < kSize ? CodeKind::kFile : CodeKind::kNoCode; };
+    const auto plausible = [](const FrameRow&) { return true; };
+    FrameRow row;
+    const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    return ask(source, row) ? row.cfa.offset() : 0;
+  }
+  // How often the file was read since the last call.
+  unsigned reads() { return std::exchange(reads_, 0); }
+
+ private:
+  std::vector<std::uint8_t> file_ = std::vector<std::uint8_t>(kSize, 0xcc);
+  unsigned reads_ = 0;
+};
+
+TEST_F(FunctionOfAFile, IsFollowedOnceWhereverTheFileIsMapped) {
+  FunctionMemo memo;
+  const auto row_at = [&](std::uint64_t bias, std::uint64_t address, std::uint64_t number) {
+    return offset(bias, [&](const CodeSource& source, FrameRow& row) {
+      return memo.row_at({number, address}, bias, source, row);
+    });
+  };
+  EXPECT_EQ(row_at(0x10000, kFunction + 8, 1), 32);
+  EXPECT_NE(reads(), 0U);
+  EXPECT_EQ(row_at(0x10000, kFunction + 13, 1), 8);
+  EXPECT_EQ(row_at(0x70000, kFunction + 4, 1), 32);
+  EXPECT_EQ(reads(), 0U);
+  EXPECT_EQ(row_at(0x10000, kFunction + 4, 2), 32) << "another file's";
+  EXPECT_NE(reads(), 0U);
+  EXPECT_EQ(row_at(0x10000, 0x800, 1), 0) << "no function";
+  EXPECT_NE(reads(), 0U);
+  EXPECT_EQ(row_at(0x10000, 0x800, 1), 0);
+  EXPECT_EQ(reads(), 0U);
+  memo.clear();
+  EXPECT_EQ(row_at(0x10000, kFunction + 8, 1), 32);
+  EXPECT_NE(reads(), 0U);
+}
+
+TEST_F(FunctionOfAFile, IsKeptByTheModuleWhereNobodyElseKeepsIt) {
+  constexpr std::uint64_t kBias = 0x10000;
+  ModuleInfo info;
+  info.begin = kBias;
+  info.end = kBias + kSize;
+  const Module module(info);
+  const auto row_at = [&](std::uint64_t address) {
+    return offset(kBias, [&](const CodeSource& source, FrameRow& row) {
+      return module.row_of_whole_function(kBias + address, source, row);
+    });
+  };
+  EXPECT_EQ(row_at(kFunction + 8), 32);
+  EXPECT_NE(reads(), 0U);
+  EXPECT_EQ(row_at(kFunction + 13), 8);
+  EXPECT_EQ(reads(), 0U);
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+// Keeps whole functions of code without rows, so that each is followed once a file. For users that walk many stacks of
+// other processes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "flow/whole_function.h"
+
+namespace windlass::walk {
+
+// A place in code: which, and where in that.
+struct CodePlace {
+  std::uint64_t code = 0;
+  std::uint64_t address = 0;
+  bool operator==(const CodePlace&) const = default;
+};
+
+// One thread only.
+class FunctionMemo {
+ public:
+  static constexpr std::size_t kMaxFunctions = std::size_t{64} << 10;
+  static constexpr std::size_t kMaxRows = std::size_t{32} << 10;
+
+  // The row at `at`, as the process has it: `bias` is its address there less that in the code. False: none is proved.
+  [[nodiscard]] bool row_at(const CodePlace& at, std::uint64_t bias, const flow::CodeSource& source, FrameRow& row);
+  void clear();
+
+ private:
+  // By the code and where it begins there, with the addresses of the code.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, flow::WholeFunction> functions_;
+  std::size_t rows_ = 0;
+};
+
+}  // namespace windlass::walk

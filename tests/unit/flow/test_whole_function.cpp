@@ -1,0 +1,149 @@
+// whole_function() on small functions between padding: what proves rows, and what does not.
+#include "flow/whole_function.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+#include "base/registers.h"
+
+namespace windlass::flow {
+namespace {
+
+constexpr std::uint64_t kCode = 0x400000, kFirst = kCode + 0x40, kSize = 0x4000;
+constexpr std::uint8_t kInt3 = 0xcc;
+
+class WholeFunctions : public testing::Test {
+ protected:
+  // At `at`, and padding to the next multiple of 16. What lies behind that.
+  std::uint64_t put(std::uint64_t at, std::initializer_list<int> bytes) {
+    for (const int byte : bytes) bytes_[at++ - kCode] = static_cast<std::uint8_t>(byte);
+    return (at + 15) & ~std::uint64_t{15};
+  }
+  // The CFA's distance from rsp at `at`; 0: none is proved.
+  std::int32_t depth_at(std::uint64_t at) {
+    found = whole_function_at(at);
+    const FrameRow* const row = found.find(at);
+    return row != nullptr && row->cfa.is_at(x86_64::kRsp) ? row->cfa.offset() : 0;
+  }
+  WholeFunction whole_function_at(std::uint64_t at) {
+    const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+      if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
+      std::memcpy(to, &bytes_[address - kCode], size);
+      return true;
+    };
+    const auto kind = [](std::uint64_t address) {
+      return address - kCode < kSize ? CodeKind::kFile : CodeKind::kNoCode;
+    };
+    const auto plausible = [](const FrameRow&) { return true; };
+    return whole_function({Architecture::kX86_64, read, kind, plausible}, at);
+  }
+
+  std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(kSize, kInt3);
+  WholeFunction found;
+};
+
+// sub rsp, 24; test edi, edi; je 1f; mov rbx, rdi; call; nop; add rsp, 24; ret; 1: call; nop
+const std::initializer_list<int> kNoRegisterKept{0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x74, 0x0e, 0x48, 0x89,
+                                                 0xfb, 0xe8, 0,    0,    0x10, 0,    0x90, 0x48, 0x83, 0xc4,
+                                                 0x18, 0xc3, 0xe8, 0,    0,    0x10, 0,    0x90};
+
+TEST_F(WholeFunctions, AllInstructionsOfAFunctionThatKeepsNoRegister) {
+  const std::uint64_t next = put(kFirst, kNoRegisterKept);
+  put(next, kNoRegisterKept);
+  EXPECT_EQ(depth_at(kFirst), 8);
+  EXPECT_EQ(depth_at(kFirst + 4), 32);
+  EXPECT_EQ(depth_at(kFirst + 0x0b), 32) << "a call";
+  EXPECT_EQ(depth_at(kFirst + 0x10), 32) << "the padding behind it";
+  EXPECT_EQ(depth_at(kFirst + 0x16), 32) << "a call that need not return";
+  EXPECT_EQ(depth_at(kFirst + 0x15), 8) << "the return";
+  EXPECT_EQ(found.range.begin, kFirst);
+  EXPECT_EQ(found.range.end, next);
+  const FrameRow* const row = found.find(kFirst + 0x0b);
+  ASSERT_NE(row, nullptr);
+  const RegisterRule* const rbx = row->registers.find(x86_64::kRbx);
+  ASSERT_NE(rbx, nullptr);
+  EXPECT_TRUE(rbx->is(RegisterRule::kUndefined));
+  const FrameRow* const first = found.find(kFirst + 4);
+  ASSERT_NE(first, nullptr);
+  EXPECT_NE(first->registers.find(x86_64::kRbx), nullptr) << "functions that were called have not kept it either";
+  EXPECT_EQ(row->registers.find(x86_64::kRbp), nullptr) << "code of V8 keeps this register alone";
+}
+
+TEST_F(WholeFunctions, AFunctionWithoutPaddingBehindIt) {
+  // sub rsp, 24; test edi, edi; jne 1f; add rsp, 24; ret; 1: mov rdi, rsp; nop; call (to the end of 32 bytes)
+  const std::uint64_t next =
+      put(kFirst, {0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x75, 0x05, 0x48, 0x83, 0xc4, 0x18, 0xc3, 0x48, 0x89, 0xe7,
+                   0x0f, 0x1f, 0x84, 0,    0,    0,    0,    0,    0x0f, 0x1f, 0x00, 0xe8, 0,    0,    0x10, 0});
+  ASSERT_EQ(next, kFirst + 32);
+  put(next, kNoRegisterKept);
+  EXPECT_EQ(depth_at(kFirst + 0x0d), 32);
+  EXPECT_EQ(depth_at(next + 4), 32);
+  EXPECT_EQ(found.range.begin, next);
+}
+
+TEST_F(WholeFunctions, AReturnWithThingsOnTheStackProvesNothing) {
+  // sub rsp, 24; nop; add rsp, 16; ret
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x10, 0xc3});
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+}
+
+TEST_F(WholeFunctions, OneOfTwoReturnsDisagrees) {
+  // sub rsp, 24; test edi, edi; jne 1f; add rsp, 24; ret; 1: add rsp, 16; ret
+  put(kFirst,
+      {0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x75, 0x05, 0x48, 0x83, 0xc4, 0x18, 0xc3, 0x48, 0x83, 0xc4, 0x10, 0xc3});
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+}
+
+TEST_F(WholeFunctions, AReturnThatTakesArgumentsProvesNothing) {
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc2, 0x08, 0x00});  // ret 8
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+}
+
+TEST_F(WholeFunctions, WhatNeverReturnsProvesNothing) {
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x90});
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+}
+
+TEST_F(WholeFunctions, AJumpElsewhereWithTheFrameStillThereProvesNothing) {
+  // sub rsp, 24; test edi, edi; jne far; add rsp, 24; ret
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x0f, 0x85, 0, 0, 0x10, 0, 0x48, 0x83, 0xc4, 0x18, 0xc3});
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+  // The same with the frame given back: sub rsp, 24; call; add rsp, 24; test eax, eax; jne far; ret
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0xe8, 0,    0, 0x10, 0,    0x48, 0x83,
+               0xc4, 0x18, 0x85, 0xc0, 0x0f, 0x85, 0, 0,    0x10, 0,    0xc3});
+  EXPECT_EQ(depth_at(kFirst + 4), 32);
+}
+
+// The last byte of a constant is int3's, and what follows it is aligned: no function begins or ends there.
+TEST_F(WholeFunctions, AStartOrAnEndInTheMiddleOfAFunctionIsNone) {
+  // sub rsp, 24; mov eax, 0xcc000000 up to an aligned place; jne to the end; nops; call; add rsp, 24; ret
+  put(kFirst,
+      {0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x75, 0x18, 0x90, 0x90, 0x90, 0xb8, 0,    0,    0,    0xcc, 0xe8, 0,   0,
+       0x10, 0,    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3});
+  EXPECT_EQ(depth_at(kFirst + 0x10), 32) << "a start between";
+  EXPECT_EQ(found.range.begin, kFirst);
+  EXPECT_EQ(depth_at(kFirst + 4), 32) << "an end between";
+  EXPECT_EQ(found.range.begin, kFirst);
+}
+
+// Code of a file that is not reached by jumps (handlers of exceptions) has no row, and the rest has.
+TEST_F(WholeFunctions, UnreachedCodeHasNoRow) {
+  // sub rsp, 24; call; add rsp, 24; ret; (a handler) call; add rsp, 24; ret
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0xe8, 0,    0, 0x10, 0,    0x48, 0x83, 0xc4,
+               0x18, 0xc3, 0xe8, 0,    0,    0x10, 0, 0x48, 0x83, 0xc4, 0x18, 0xc3});
+  EXPECT_EQ(depth_at(kFirst + 0x0e), 0);
+  EXPECT_NE(found.find(kFirst + 4), nullptr) << "and what is kept of the function has the others";
+  EXPECT_EQ(depth_at(kFirst + 4), 32);
+}
+
+TEST_F(WholeFunctions, CodeWithoutStartsIsNotFollowed) {
+  bytes_.assign(kSize, 0x90);
+  EXPECT_EQ(depth_at(kFirst + 4), 0);
+  EXPECT_TRUE(found.range.contains(kFirst + 4));
+}
+
+}  // namespace
+}  // namespace windlass::flow
