@@ -113,10 +113,11 @@ WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
 
 #ifndef WL_TARGET_A64
 
-/* Has the agent checked this return address with the step in u->room.steady? */
+/* Has the agent checked this return address with the step in u->room.steady, or need it not? */
 WL_GLOBAL int wl_is_checked_call(struct wl_unwind* u, __u64 pc, __u64 caller) {
   if (!u || !caller) return 0;
   const struct wl_steady* step = &u->room.steady;
+  if (step->callers[0] == WL_ANY_CALLER) return wl_is_return_address(u, caller);
   for (__u32 i = 0; i < WL_STEADY_CALLERS; i++) {
     if (step->callers[i] == caller) return 1;
   }

@@ -73,8 +73,10 @@ struct wl_code_heap {
 
 /* A step from code without rows that the agent has checked. It holds for a frame with the same return address, whose
  * CFA is as far above rsp and rbp. A word of the stack must be no return address, if the agent has looked for one there
- * first. Return addresses that have no room here have elements of their own. */
+ * first. Return addresses that have no room here have elements of their own. A step that the code itself proves holds
+ * for every return address behind a call. */
 #define WL_STEADY_CALLERS 3
+#define WL_ANY_CALLER (~0ull) /* callers[0] */
 struct wl_steady {
   struct wl_rule rule;              /* Its return address may be undefined: then the frame is the outermost one. */
   __s32 from_sp, from_fp;           /* 0: it does not matter. Of an outermost frame, from_fp: rbp is 0. */

@@ -8,6 +8,7 @@
 #include "flow/stack_effect.h"
 #include "walk/code_answers.h"
 #include "walk/inside.h"
+#include "walk/steady_step.h"
 
 namespace windlass::walk {
 namespace {
@@ -65,6 +66,16 @@ FrameRow row_with_place(std::uint64_t pc, std::int32_t cfa_offset, bool pushed) 
   return row;
 }
 
+// What the stack holds here, other stacks may hold elsewhere. But where the code says the same, the step is theirs,
+// too.
+void tell_if_followed(const StepContext& context, const FrameRow& row, const CallCheck& check, Step& step) {
+  begin_steady_step(context);
+  auto found = followed_way_in(context);
+  if (!found || found->row.cfa != row.cfa || found->row.return_address != row.return_address) return;
+  found->row = row;
+  tell_steady_step(context, *found, check, step);
+}
+
 }  // namespace
 
 // A new thread starts behind the system call that made it, with 0 in rax and nothing on its stack. glibc's clone3()
@@ -113,8 +124,10 @@ bool by_thread_start(const StepContext& context, Step& step) {
     const FrameRow row = row_with_place(frame.pc().value(), offset, has_pushed);
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
     if (!believable(context, row, trial, source) || !trial.status.ok()) return false;
-    trial.certainty = by_call_site(context, trial, true);
+    CallCheck check;
+    trial.certainty = by_call_site(context, trial, true, check);
     if (trial.certainty == FrameCertainty::kGuessed) return false;
+    tell_if_followed(context, row, check, trial);
     step = trial;
     return true;
   });

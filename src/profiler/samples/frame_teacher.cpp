@@ -311,7 +311,8 @@ void FrameTeacher::teach(const Pupil& pupil, std::span<const CheckedStep> steps,
       if (step->word != place.step.word || step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp)
         place.asked = 0;
       place.step = *step;
-      teach_step(key, checked.caller, place, now);
+      const bool any = step->callers[0] == WL_ANY_CALLER;
+      teach_step(key, any ? 0 : checked.caller, place, now);
     } else {
       place.contradicted = true;
       sink_(key, wl_learned{});

@@ -128,6 +128,7 @@ void RawUnwinder::take(const walk::SteadyStep& step) {
   to.word = static_cast<std::uint32_t>(step.word);
   to.word_at = step.word_at;
   to.certainty = static_cast<std::uint32_t>(step.certainty);
+  if (step.caller != 0 && step.certainty == FrameCertainty::kProved) to.callers[0] = WL_ANY_CALLER;
   checked_->push_back(made);
 }
 

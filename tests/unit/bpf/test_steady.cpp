@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fake_target.h"
+#include "lookup/table/builder.h"
 
 namespace windlass::testing {
 namespace {
@@ -79,6 +80,53 @@ TEST_F(Steady, AnotherReturnAddressGoesToTheAgent) {
   teach(none);
   target.write(FakeTarget::kStack, {1, 2, 0, 3, 4, 5});
   EXPECT_EQ(walk(), 1U) << "an empty place is no return address of 0";
+}
+
+TEST_F(Steady, AProvedStepHoldsForEveryReturnAddressBehindACall) {
+  constexpr std::uint64_t kOther = kCaller + 0x20;
+  std::vector<std::uint8_t> code(8, 0x90);
+  target.write_code(kOther - code.size(), code);
+  target.write(FakeTarget::kStack, {1, 2, kOther, 3, 4, 5});
+  wl_steady proved = step(16);
+  proved.callers[0] = WL_ANY_CALLER;
+  proved.callers[1] = 0;
+  proved.certainty = WL_PROVED;
+  teach(proved);
+  EXPECT_EQ(walk(), 1U) << "it stands behind no call";
+  code[3] = 0xe8;
+  target.write_code(kOther - code.size(), code);
+  EXPECT_EQ(walk(), 2U);
+  EXPECT_EQ(target.scratch->unwind.certainty, static_cast<unsigned>(WL_PROVED));
+  target.write(FakeTarget::kStack, {1, 2, 0, 3, 4, 5});
+  EXPECT_EQ(walk(), 1U) << "nor does 0";
+}
+
+// As most of a GraalVM native image is: its runtime's C code has rows, and the gap behind them is large.
+TEST_F(Steady, AStepFromCodeGeneratedAheadOfTimeIsRepeated) {
+  table::TableBuilder builder;
+  for (const std::uint64_t begin : {0x10000, 0x50000}) {
+    builder.begin_function(begin, begin + 0x100);
+    builder.row(begin, rule_of(WL_CFA_REG, WL_X64_RSP, 8));
+    builder.end_function();
+  }
+  const auto table = builder.finish();
+  ASSERT_TRUE(table.has_value());
+  const auto placed = table::load_table(*table, *target.arena);
+  ASSERT_TRUE(placed.has_value());
+  target.modules[1] = placed->module;
+  wl_mapping file{};
+  file.begin = FakeTarget::kCode;
+  file.end = FakeTarget::kCode + 0x1000;
+  file.bias = FakeTarget::kCode - 0x30000;
+  file.kind = WL_MAPPING_FILE;
+  file.module = 1;
+  target.set_mappings({file});
+  EXPECT_EQ(walk(), 1U);
+  teach(step(16));
+  EXPECT_EQ(walk(), 2U);
+  file.kind = WL_MAPPING_GENERATED;
+  target.set_mappings({file});
+  EXPECT_EQ(walk(), 1U) << "at run time: the code may change";
 }
 
 TEST_F(Steady, AnotherLayoutGoesToTheAgent) {

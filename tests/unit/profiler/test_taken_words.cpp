@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -119,6 +120,25 @@ TEST_F(TakenWordsTest, AFrameThatHasBeenLeftTeachesItsFunction) {
   teacher.teach(process(), frames, 1);
   ASSERT_EQ(taught.size(), 4U) << "by blocks of 64 bytes, and none again for the second frame";
   EXPECT_EQ(taught.at({kCode, 7, WL_LEARNED_BLOCK}).places, ~std::uint64_t{0});
+}
+
+TEST_F(TakenWordsTest, AStepThatIsProvedNeedsNoReturnAddressOfItsOwn) {
+  CheckedStep checked{0x1100, 0, {}};
+  checked.step.certainty = WL_CHECKED;
+  CheckedStep proved{0x1200, 0, {}};
+  proved.step.certainty = WL_PROVED;
+  proved.step.callers[0] = WL_ANY_CALLER;
+  for (std::uint64_t caller = 0x1300; caller < 0x1305; ++caller) {
+    checked.caller = proved.caller = caller;
+    teacher.teach(process(), std::vector{checked, proved}, 10'000'000'000);
+  }
+  const auto callers = [&](std::uint64_t pc) {
+    return std::bit_cast<wl_steady>(taught.at({pc - 1, 7, WL_LEARNED_STEP})).callers[0];
+  };
+  EXPECT_EQ(callers(0x1100), 0x1300U);
+  EXPECT_EQ(callers(0x1200), WL_ANY_CALLER);
+  const auto of_calls = [](const auto& lesson) { return (lesson.first.kind & WL_LEARNED_CALL) != 0; };
+  EXPECT_EQ(std::ranges::count_if(taught, of_calls), 2) << "the checked step's, for which it has no room";
 }
 
 TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {

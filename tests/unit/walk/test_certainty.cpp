@@ -1,13 +1,19 @@
 // How certain each frame is, and what that makes of a walk's end: hand-made code that no unwind information describes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "certainty.h"
+#include "walk/code_memo.h"
+#include "walk/inside.h"
+#include "walk/module.h"
+#include "walk/steady_step.h"
 
 namespace windlass {
 namespace {
@@ -98,6 +104,36 @@ TEST_F(ThreadStart, IsFoundBehindCodeThatNeverReturns) {
   word(kStack + 0x18, 3);  // rbp was not pushed: it is what the caller had
   EXPECT_TRUE(is_whole(kMarked));
   EXPECT_FALSE(is_whole(0x1234)) << "nobody has cleared the frame pointer";
+}
+
+class ToldSteps final : public walk::CodeMemo::Listener {
+ public:
+  void take(const walk::SteadyStep& step) override {
+    if (step.pc == CodeAddress::return_address(kFunction + 2) && step.certainty == FrameCertainty::kChecked)
+      told.emplace_back(step.caller, step.from_sp);
+  }
+  std::vector<std::pair<std::uint64_t, std::int32_t>> told;
+};
+
+TEST_F(ThreadStart, IsAStepOfOtherStacksWhereTheWayInSaysTheSame) {
+  walk::CodeMemo memo;
+  ToldSteps steps;
+  memo.set_listener(steps);
+  const walk::Module* module = walk::module_at(space_, kFunction);
+  const_cast<walk::Module*>(module)->keep_code({.memo = &memo, .code = 1});
+  EXPECT_TRUE(is_whole(0x1234));
+  EXPECT_TRUE(steps.told.empty()) << "the stack alone shows it";
+  Code prologue(16, 0x90);  // push rbp; push rbx; sub rsp, 8
+  std::ranges::copy(Code{0x55, 0x53, 0x48, 0x83, 0xec, 0x08}, prologue.begin());
+  put(kFunction - 16, prologue);
+  memo.clear();
+  EXPECT_TRUE(is_whole(0x1234));
+  EXPECT_EQ(steps.told, (std::vector{std::pair{kCaller, 0x20}}));
+  steps.told.clear();
+  put(kFunction - 11, {0x10});  // the same with another frame
+  memo.clear();
+  EXPECT_TRUE(is_whole(0x1234));
+  EXPECT_TRUE(steps.told.empty());
 }
 
 TEST_F(ThreadStart, AFrameInBetweenIsNotPassedOver) {
