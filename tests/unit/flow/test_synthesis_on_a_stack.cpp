@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/registers.h"
@@ -57,12 +56,6 @@ class SynthesisOnAStack : public testing::Test {
     const auto start_of = [this](std::uint64_t address) { return address == function_start ? address : 0; };
     CodeSource source{Architecture::kX86_64, read, kind, plausible};
     if (function_start != 0) source.function_start = start_of;
-    const auto by_whole = [this](CodeAddress, FrameRow& row) {
-      if (!whole_row) return false;
-      row = *whole_row;
-      return true;
-    };
-    source.by_whole_function = by_whole;
     self = &source;
     const auto found = synthesize(source, frame.pc(), *scratch);
     if (!found) return kNothing;
@@ -96,8 +89,7 @@ class SynthesisOnAStack : public testing::Test {
   };
   Bytes memory;
   bool generated = false;
-  std::optional<FrameRow> whole_row;  // of the whole function
-  std::uint64_t function_start = 0;   // of the only function that is known to begin somewhere; 0: of none
+  std::uint64_t function_start = 0;  // of the only function that is known to begin somewhere; 0: of none
   Registers frame{Architecture::kX86_64}, caller{Architecture::kX86_64};
   Certainty certainty = Certainty::kGuess;
   bool by_jump = false;
@@ -110,26 +102,6 @@ class SynthesisOnAStack : public testing::Test {
 
 // push rbp; mov rbp,rsp; sub rsp,16; nop; leave; ret
 const std::vector<std::uint8_t> kFramed{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x90, 0xc9, 0xc3};
-
-// sub rsp, 24; call; nop: the function never returns here, and what stands behind is another one.
-TEST_F(SynthesisOnAStack, TheWholeFunctionSaysMoreThanASearch) {
-  put(kCode, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0, 0, 0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3});
-  word(kStack + 8, kReturn);
-  word(kStack + 24, kReturn);
-  start(kCode + 9, kStack, 0xabc0, true);
-  expect_caller(kStack + 16, 0xabc0);
-  EXPECT_EQ(certainty, Certainty::kLikely);
-  whole_row.emplace();
-  whole_row->cfa = CfaRule::at(x86_64::kRsp, 32);
-  whole_row->return_address = RegisterRule::at_cfa(-8);
-  expect_caller(kStack + 32, 0xabc0);
-  EXPECT_EQ(certainty, Certainty::kCertain);
-  word(kStack + 24, 1);
-  expect_caller(kStack + 16, 0xabc0);  // its row does not fit the stack
-  word(kStack + 24, kReturn);
-  generated = true;
-  expect_caller(kStack + 16, 0xabc0);  // other code may be there any time
-}
 
 TEST_F(SynthesisOnAStack, EveryInstructionOfAFramedFunction) {
   put(kCode, kFramed);

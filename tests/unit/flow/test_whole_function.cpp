@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "base/registers.h"
@@ -137,6 +138,41 @@ TEST_F(WholeFunctions, UnreachedCodeHasNoRow) {
   EXPECT_EQ(depth_at(kFirst + 0x0e), 0);
   EXPECT_NE(found.find(kFirst + 4), nullptr) << "and what is kept of the function has the others";
   EXPECT_EQ(depth_at(kFirst + 4), 32);
+}
+
+// sub rsp, 24; call; nop: the function never returns here, and what stands behind is another one.
+TEST_F(WholeFunctions, SayMoreThanASearch) {
+  put(kFirst, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3});
+  CodeKind code = CodeKind::kFile;
+  bool is_known = false, fits = true;
+  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+    if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
+    std::memcpy(to, &bytes_[address - kCode], size);
+    return true;
+  };
+  const auto kind = [&](std::uint64_t address) { return address - kCode < kSize ? code : CodeKind::kNoCode; };
+  const auto plausible = [&](const FrameRow& row) { return fits || row.cfa.offset() == 16; };
+  const auto whole = [&](CodeAddress, FrameRow& row) {
+    row.cfa = CfaRule::at(x86_64::kRsp, 32);
+    row.return_address = RegisterRule::at_cfa(-8);
+    return is_known;
+  };
+  CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  source.by_whole_function = whole;
+  const OwnScratch scratch(make_scratch());
+  const auto found_at_call = [&] {
+    const auto synthesis = synthesize(source, CodeAddress::return_address(kFirst + 9), *scratch);
+    return synthesis ? std::pair(synthesis->row.cfa.offset(), synthesis->certainty) : std::pair(0, Certainty::kGuess);
+  };
+  const std::pair by_search{16, Certainty::kLikely};
+  EXPECT_EQ(found_at_call(), by_search);
+  is_known = true;
+  EXPECT_EQ(found_at_call(), (std::pair{32, Certainty::kCertain}));
+  fits = false;
+  EXPECT_EQ(found_at_call(), by_search) << "the row does not fit the stack";
+  fits = true;
+  code = CodeKind::kGenerated;
+  EXPECT_EQ(found_at_call(), by_search) << "other code may be there any time";
 }
 
 TEST_F(WholeFunctions, CodeWithoutStartsIsNotFollowed) {
