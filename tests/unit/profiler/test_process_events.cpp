@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -137,56 +138,57 @@ TEST(PerfRecord, HostileBytesNeverReadOutside) {
   }
 }
 
-TEST(ProcessEventSource, SeesThisProcessMapCode) {
-  ProcessEventSource source;
-  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto opened = source.open(8);
-  if (!opened && opened.error().detail == ENOSYS) GTEST_SKIP() << "no perf events here (qemu-user)";
-  ASSERT_TRUE(opened) << opened.error().text();
-  void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(code, MAP_FAILED);
-  munmap(code, 4096);
-  bool seen = false;
-  source.drain([&](ProcessEvent&& event) {
-    seen |= event.kind == ProcessEventKind::kMap && event.tgid == static_cast<std::uint32_t>(getpid()) &&
-            event.map.begin == reinterpret_cast<std::uint64_t>(code);
-  });
-  EXPECT_TRUE(seen);
-  EXPECT_EQ(source.malformed(), 0u);
+class ProcessEvents : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+    const auto opened = source_.open(8);
+    if (!opened && opened.error().detail == ENOSYS) GTEST_SKIP() << "no perf events here (qemu-user)";
+    ASSERT_TRUE(opened) << opened.error().text();
+  }
+  // Maps code for a moment. Its address; 0: it was refused.
+  static std::uint64_t map_code() {
+    void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (code == MAP_FAILED) return 0;
+    munmap(code, 4096);
+    return reinterpret_cast<std::uint64_t>(code);
+  }
+  // What there is: where this process has mapped code, and how many events were lost.
+  void drain() {
+    mapped_.clear();
+    lost_ = 0;
+    source_.drain([this](ProcessEvent&& event) {
+      if (event.kind == ProcessEventKind::kMap && event.tgid == static_cast<std::uint32_t>(getpid()))
+        mapped_.push_back(event.map.begin);
+      lost_ += event.lost;
+    });
+  }
+
+  ProcessEventSource source_;
+  std::vector<std::uint64_t> mapped_;
+  std::uint64_t lost_ = 0;
+};
+
+TEST_F(ProcessEvents, ThisProcessMapsCode) {
+  const std::uint64_t code = map_code();
+  ASSERT_NE(code, 0u);
+  drain();
+  EXPECT_NE(std::ranges::find(mapped_, code), mapped_.end());
+  EXPECT_EQ(source_.malformed(), 0u);
 }
 
 // A ring tells what it lost with its next event. The source does not wait for one, and then does not tell it twice.
-TEST(ProcessEventSource, WhatIsLostLastIsTold) {
-  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  ProcessEventSource source;
-  const auto opened = source.open(1);
-  if (!opened && opened.error().detail == ENOSYS) GTEST_SKIP() << "no perf events here (qemu-user)";
-  ASSERT_TRUE(opened) << opened.error().text();
-  std::uint64_t mapped = 0, lost = 0;
-  const auto drain = [&] {
-    mapped = lost = 0;
-    source.drain([&](ProcessEvent&& event) {
-      mapped += event.kind == ProcessEventKind::kMap && event.tgid == static_cast<std::uint32_t>(getpid());
-      lost += event.lost;
-    });
-  };
-  const auto map_code = [](int times) {
-    for (int i = 0; i < times; ++i) {
-      void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      ASSERT_NE(code, MAP_FAILED);
-      munmap(code, 4096);
-    }
-  };
+TEST_F(ProcessEvents, WhatIsLostLastIsTold) {
   drain();
-  constexpr int kMany = 1000;  // a page has room for some forty
-  map_code(kMany);
+  constexpr std::uint64_t kMany = 1000;  // the rings of eight pages have room for some 340
+  for (std::uint64_t i = 0; i < kMany; ++i) ASSERT_NE(map_code(), 0u);
   drain();
-  EXPECT_LT(mapped, kMany);
-  EXPECT_GE(mapped + lost, kMany);
-  map_code(1);
+  EXPECT_LT(mapped_.size(), kMany);
+  EXPECT_GE(mapped_.size() + lost_, kMany);
+  ASSERT_NE(map_code(), 0u);
   drain();
-  EXPECT_EQ(mapped, 1u);
-  EXPECT_EQ(lost, 0u);
+  EXPECT_EQ(mapped_.size(), 1u);
+  EXPECT_EQ(lost_, 0u);
 }
 
 }  // namespace
