@@ -164,7 +164,7 @@ Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
     PerfRing ring;
     if (const int error = ring.map(fd, ring_pages); error != 0)
       return fail(ErrorCode::kSystem, kMappingRing, cpu, static_cast<std::uint64_t>(error));
-    cpus_.push_back({std::move(ring), fd});
+    cpus_.push_back({std::move(ring)});
   }
   if (fds_.empty()) return fail(ErrorCode::kSystem, "perf_event_open on any CPU", 0, ENODEV);
   return {};
@@ -184,7 +184,8 @@ std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>&
     sink(std::move(event));
     ++count;
   };
-  for (Cpu& cpu : cpus_) {
+  for (std::size_t i = 0; i < cpus_.size(); ++i) {
+    Cpu& cpu = cpus_[i];
     cpu.ring.drain(
         [&](std::span<const std::byte> record) {
           if (auto event = parse_perf_record(record)) {
@@ -195,7 +196,7 @@ std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>&
         },
         malformed_);
     // There may be no next record, which would tell.
-    if (const std::uint64_t lost = cpu.ring.was_full() ? lost_of(cpu.fd) : 0; lost > cpu.told) {
+    if (const std::uint64_t lost = cpu.ring.was_full() ? lost_of(fds_[i]) : 0; lost > cpu.told) {
       ProcessEvent event;
       event.time = monotonic_ns();
       event.lost = lost - std::exchange(cpu.told, lost);

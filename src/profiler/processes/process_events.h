@@ -70,12 +70,11 @@ class ProcessEventSource {
   std::vector<int> fds_;
   struct Cpu {
     PerfRing ring;
-    int fd;
     std::uint64_t recorded = 0;  // lost by the ring's own records
     std::uint64_t told = 0;      // lost by kLost events that were handed over
     bool tells(ProcessEvent& event);
   };
-  std::vector<Cpu> cpus_;
+  std::vector<Cpu> cpus_;  // in the order of fds_
   std::uint64_t malformed_ = 0;
 };
 
