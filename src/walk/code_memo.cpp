@@ -78,10 +78,15 @@ class CodeMemo::Recording {
     };
     const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
     const auto has_caller = [this](const FrameRow& row) { return try_row(Ask::kHasCaller, row); };
-    flow::CodeSource recorded{
-        source_.architecture,   read, kind, plausible, source_.function_start, source_.entry_point, has_caller,
-        source_.inside_function};
-    recorded.by_whole_function = source_.by_whole_function;
+    const flow::CodeSource recorded{source_.architecture,
+                                    read,
+                                    kind,
+                                    plausible,
+                                    source_.function_start,
+                                    source_.entry_point,
+                                    has_caller,
+                                    source_.inside_function,
+                                    source_.by_whole_function};
     return follow(recorded);
   }
 
