@@ -241,11 +241,7 @@ bool Search<Machine>::follow_callees(const CodeSource& source) {
 template <typename Machine>
 bool Search<Machine>::leave_callee(const Value& return_address) {
   const auto& state = work_.path.state;
-  typename Path<Machine>::State& entry = work_.saved;
-  entry.start();
-  if (return_address != Machine::return_from_entry(entry) ||
-      state[Registers::sp_number(kArchitecture)] != entry[Registers::sp_number(kArchitecture)])
-    return false;
+  if (!is_left_as_entered<Machine>(state, return_address, work_.saved)) return false;
   for (unsigned slot = 0; slot < Machine::kSlots; ++slot)
     if (state[slot].is_initial(slot) && !is_callee_saved(kArchitecture, register_of_slot(slot)))
       callee_->kept |= std::uint64_t{1} << slot;

@@ -13,6 +13,15 @@ template <typename Machine>
   return Value::initial(Registers::sp_number(Machine::kArchitecture), Machine::kEntryCfa);
 }
 
+// Behind the return of a path that began at a function's entry: is it to the caller's address, with the caller's sp?
+template <typename Machine>
+[[nodiscard]] bool is_left_as_entered(const SymbolicState<Machine::kSlots>& state, const Value& return_address,
+                                      SymbolicState<Machine::kSlots>& scratch) {
+  constexpr unsigned kSp = Registers::sp_number(Machine::kArchitecture);
+  scratch.start();
+  return return_address == Machine::return_from_entry(scratch) && state[kSp] == scratch[kSp];
+}
+
 // The first place on the stack where `what` was saved, if it is still there; ways out find this place, too. Otherwise
 // the register that has it, which is `home` if nothing has happened to it. Undefined: lost.
 template <typename Machine>

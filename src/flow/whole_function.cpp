@@ -105,9 +105,9 @@ class Function {
 
   // Is the state that of a function's entry, as far as the frame goes?
   [[nodiscard]] static bool is_given_back(State state) {
-    State entry;
-    entry.start();
-    return Machine::return_from_entry(state) == Machine::return_from_entry(entry) && state[kSp] == entry[kSp];
+    State scratch;
+    const Value return_address = Machine::return_from_entry(state);
+    return is_left_as_entered<Machine>(state, return_address, scratch);
   }
   [[nodiscard]] bool is_inside(std::uint64_t target) const { return range_.contains(target); }
 
