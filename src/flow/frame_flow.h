@@ -243,19 +243,27 @@ class FrameFlow {
     if (value == Value::initial(kSp).loaded()) return Machine::kEntryCfa != 0;  // the return address
     return value.kind == Value::kRegister && value.addend == 0;
   }
+  // Do rows tell of this register?
+  [[nodiscard]] bool is_told(unsigned slot) const { return (options_.told >> slot & 1) != 0; }
+  [[nodiscard]] static bool is_link(unsigned slot) {
+    if constexpr (requires { Machine::kLinkRegister; }) return slot == Machine::kLinkRegister;
+    return false;
+  }
   [[nodiscard]] static bool is_over_return_address(const Value& address, unsigned size) {
     const Value place = Value::initial(kSp);
     return Machine::kEntryCfa != 0 && address.same_base(place) && address.addend < 8 && address.addend + size > 0;
   }
-  // Only what a row can need is kept of the stores, and addresses of tables. Where there are many of these the rows'
-  // alone.
+  // Only what a row can need is kept of the stores, and addresses of tables. Where there are many of these: what rows
+  // tell of, and addresses in the frame, from which a frame pointer is loaded again. Then the former alone.
   void tidy(State& state) const {
-    const auto keep = [&](bool constants, bool locals) {
+    const auto keep = [&](bool all, bool locals) {
       state.forget_stores([&](const Value& address, unsigned size, const Value& value) {
         if (is_over_return_address(address, size)) return true;
         if (size != 8 || !is_frame_address(address)) return false;
-        if (value.is_constant()) return constants;
-        return is_of_frame(value) && (locals || !is_frame_address(value) || value == entry_cfa<Machine>());
+        if (value.is_constant()) return all;
+        if (!is_of_frame(value)) return false;
+        if (is_frame_address(value)) return locals || value == entry_cfa<Machine>();
+        return all || value.kind != Value::kRegister || is_told(value.reg) || is_link(value.reg);
       });
       return state.store_count() < kManyStores;
     };
@@ -272,7 +280,7 @@ class FrameFlow {
     const bool by_fp = a_fp.same_base(cfa) && a_fp == b_fp;
     if (a_sp != b_sp && (!by_fp || (doubtful && a_sp.same_base(cfa) && b_sp.same_base(cfa)))) return true;
     for (unsigned i = 0; i < Machine::kSlots; ++i) {
-      if ((options_.told >> i & 1) == 0) continue;
+      if (!is_told(i)) continue;
       const Value what = Value::initial(i);
       if (a.state[i] == what && b.state[i] == what) continue;  // saved by one of them, and restored
       if (kept_rule<Machine>(a.state, what, i) != kept_rule<Machine>(b.state, what, i)) return true;
@@ -444,14 +452,14 @@ class FrameFlow {
   }
 
   // The registers that calls need not keep are lost, and what is below sp. How many arguments a function has taken off
-  // is not known: in a frame sp is lost.
+  // is not known: in a frame sp is lost. Where sp was aligned, C++ is called, which takes none off.
   void pass_call(State& state) const {
     Machine::forget_by_call(state, options_.preserved);
     const Value sp = state[kSp];
     state.forget_stores([&](const Value& address, unsigned, const Value&) {
       return !address.same_base(sp) || address.addend >= sp.addend;
     });
-    if (options_.drops_arguments && state[kFp].same_base(entry_cfa<Machine>())) state[kSp] = {};
+    if (options_.drops_arguments && state[kFp].same_base(entry_cfa<Machine>()) && !sp.is_symbol()) state[kSp] = {};
   }
 
   // A jump table. How long it is the comparison in front of the jump says; without one it ends where an entry leads out

@@ -65,20 +65,23 @@ void add_leaving_rows(ByteView code, std::uint64_t address, Description& to) {
     return stretch.reason == Unproved::kDifferentFrames || stretch.reason == Unproved::kFrameLost;
   };
   std::vector<Leaving> leaving;
-  // From the last to the first: jumps lead to what is known already.
+  // Where a jump leads to; a target of 0 is not known, and out of the code.
+  const auto above_at = [&](std::uint64_t target) -> std::optional<std::int64_t> {
+    if (target == 0 || target - address >= code.size()) return 0;
+    const auto has = [&](const Leaving& it) { return target - address >= it.begin && target - address < it.end; };
+    const auto known = std::ranges::find_if(leaving, has);
+    return known != leaving.end() ? std::optional(known->above) : std::nullopt;
+  };
+  // From the last to the first: most jumps lead to what is known already.
   for (auto stretch = to.unproved.rbegin(); stretch != to.unproved.rend(); ++stretch) {
     const Effects effects = is_lost(*stretch) ? effects_of(code, address, *stretch) : Effects();
     if (effects.empty() || effects.back().second.kind != Kind::kJump) continue;
-    const std::uint64_t target = effects.back().second.target - address;
-    const auto known =
-        std::ranges::find_if(leaving, [&](const Leaving& it) { return target >= it.begin && target < it.end; });
-    const bool inside = effects.back().second.target != 0 && target < code.size();
-    if (inside && known == leaving.end()) continue;
-    std::int64_t above = inside ? known->above : 0;
+    std::int64_t above = 0;
     for (auto at = effects.rbegin(); at != effects.rend(); ++at) {
       const auto& [offset, effect] = *at;
-      const auto in_front = at == effects.rbegin() ? above : above_in_front(code, offset, effect, above);
-      if (!in_front) break;
+      const bool jumps = effect.kind == Kind::kJump, branches = effect.kind == Kind::kBranch;
+      const auto in_front = jumps || branches ? above_at(effect.target) : above_in_front(code, offset, effect, above);
+      if (!in_front || (branches && *in_front != above)) break;
       above = *in_front;
       if (at == effects.rbegin() || leaving.back().above != above)
         leaving.push_back({offset, offset + effect.length, above});

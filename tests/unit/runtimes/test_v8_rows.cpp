@@ -87,6 +87,61 @@ TEST(V8Rows, CodeThatGoesOnInAnInterpretersFrameStandsInItFromTheStart) {
   EXPECT_EQ(cfas_at(*compiled(kByCall, kOptimised), {0, 2, 7, 12}), "b16 b16 b16 s8") << "the call sets up no frame";
 }
 
+// "b16 b16 -": the CFAs of a builtin's code at its offsets. Such code calls C++ with sp aligned.
+std::string builtin_cfas(const std::string& code, std::initializer_list<std::uint64_t> offsets) {
+  const auto description =
+      describe_code(ByteView(reinterpret_cast<const std::byte*>(code.data()), code.size()), kAt, false, {});
+  EXPECT_TRUE(description);
+  std::string text;
+  for (const std::uint64_t offset : offsets) {
+    const auto row = std::ranges::find_if(description->rows,
+                                          [&](const FrameRow& it) { return it.begin <= offset && offset < it.end; });
+    text += text.empty() ? "" : " ";
+    text += row == description->rows.end() ? std::string("-")
+                                           : (row->cfa.is_at(7) ? "s" : "b") + std::to_string(row->cfa.offset());
+  }
+  return text;
+}
+const std::string kFrame("\x55\x48\x89\xe5", 4);  // push rbp; mov rbp, rsp
+const std::string kLeave("\x48\x89\xec\x5d\xc3", 5);
+// mov r10, rsp; sub rsp, 8; (and rsp, -16;) mov [rsp], r10; call rax; mov rsp, [rsp]
+const std::string kKeepSp("\x49\x89\xe2\x48\x83\xec\x08", 7), kAlignSp("\x48\x83\xe4\xf0", 4);
+const std::string kCallAndBack("\x4c\x89\x14\x24\xff\xd0\x48\x8b\x24\x24", 10);
+
+// push rbp in the frame; a call of C++; pop rbp. C++ takes no arguments off, other code may.
+TEST(V8Rows, AnAlignedCallLeavesTheStackAsItIs) {
+  const std::string front = kFrame + "\x55" + kKeepSp, behind = kCallAndBack + "\x5d\x90" + kLeave;
+  EXPECT_EQ(builtin_cfas(front + kAlignSp + behind, {0, 4, 22, 26, 27, 28, 31, 32}), "s8 b16 b16 b16 b16 b16 b16 s8");
+  EXPECT_EQ(builtin_cfas(front + behind, {0, 4, 18, 22, 23}), "s8 b16 b16 b16 -");
+}
+
+// As CallFunction of V8 10: where the stack may have moved or not, two ways lead to the jump out of the code.
+TEST(V8Rows, AllWaysToTheJumpOutOfTheCodeHaveTheReturnAddressOnTop) {
+  // sub rbx, rax; jle 16; lea r10, [rbx * 8]; sub rsp, r10
+  const std::string moves("\x48\x2b\xd8\x7e\x0b\x4c\x8d\x14\xdd\0\0\0\0\x49\x2b\xe2", 16);
+  // 16: mov rcx, [rdi + 47]; test [rcx + 47], 1; jne 35; add rcx, 127; jmp 38
+  const std::string tests("\x48\x8b\x4f\x2f\xf7\x41\x2f\1\0\0\0\x75\x06\x48\x83\xc1\x7f\xeb\x03", 19);
+  const std::string other = "\x8b\x49\x33", leaves = "\xff\xe1";  // 35: mov ecx, [rcx + 51]; 38: jmp rcx
+  EXPECT_EQ(builtin_cfas(moves + tests + other + leaves, {0, 16, 20, 27, 29, 33, 35, 38}), "s8 s8 s8 s8 s8 s8 s8 s8");
+  // pop rcx on one of them
+  EXPECT_EQ(builtin_cfas(moves + tests + "\x59\x90\x90" + leaves, {16, 27, 29, 33, 35, 36, 38}), "- - - - - s8 s8");
+}
+
+// As RecordWrite does: 19 registers are saved, of which rows tell of one, and 16 of 16 bytes. The frame pointer is
+// among them.
+TEST(V8Rows, AFramePointerIsFoundAmongManySavedRegisters) {
+  std::string save = kFrame, load;
+  for (int i = 0; i < 9; ++i) save += std::string("\x57\x56\x53").substr(i % 3, 1);  // push rdi; push rsi; push rbx
+  save += "\x51\x52\x53\x55\x56\x57\x41\x50\x41\x51\x41\x52\x41\x53";  // rcx rdx rbx rbp rsi rdi r8 to r11
+  save += std::string("\x48\x81\xec\x00\x01\x00\x00", 7);              // sub rsp, 256
+  for (int i = 0; i < 16; ++i)                                         // movups [rsp + 16 * i], xmm0
+    save += std::string("\x0f\x11\x84\x24", 4) + static_cast<char>(16 * i) + std::string("\0\0\0", 3);
+  load += std::string("\x48\x81\xc4\x00\x01\x00\x00", 7);
+  load += "\x41\x5b\x41\x5a\x41\x59\x41\x58\x5f\x5e\x5d\x5b\x5a\x59";
+  const std::string code = save + kKeepSp + kAlignSp + kCallAndBack + load + kLeave;
+  EXPECT_EQ(builtin_cfas(code, {save.size(), code.size() - 6, code.size() - 2, code.size() - 1}), "b16 b16 b16 s8");
+}
+
 // push rbp; mov rbp, rsp; call (which throws); nop, reached by unwinding alone
 TEST(V8Rows, WhatNothingLeadsToStandsInItsFrame) {
   const Bytes bytes = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xec, 0x5d, 0xc3, 0x90, 0x90};
