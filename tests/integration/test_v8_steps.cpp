@@ -160,10 +160,11 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
   const std::vector<test::NodeRelease> releases = test::node_releases();
   if (releases.empty()) GTEST_SKIP() << "no node";
   for (const test::NodeRelease& release : releases) {
-    int turn = 0;  // an ordinary run takes half of the ways of one release, the others of another
-    if (!test::whole() && &release != &releases.front() && &release != &releases.back()) continue;
+    const bool is_oldest = release.major == 18, is_last = &release == &releases.back();
+    int turn = is_last ? 1 : 0;  // an ordinary run takes half of the ways of two releases, the others of another
+    if (!test::whole() && &release != &releases.front() && !is_oldest && !is_last) continue;
     for (const test::NodeWay& way : test::node_ways(release.major)) {
-      if (!test::whole() && (turn++ + (&release == &releases.front() ? 0 : 1)) % 2 != 0) continue;
+      if (!test::whole() && turn++ % 2 != 0) continue;
       SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
       const test::NodeProgram program(release.program, way, {"step", way.seconds});
       ASSERT_FALSE(program.printed().empty());
@@ -418,7 +419,7 @@ TEST(V8Steps, WhatCalledCodeThatIsLeftForGoodIsKnown) {
     ASSERT_FALSE(program.printed().empty());
     const auto file = v8::ImageFile::open(*MappedFile::open(release.program));
     ASSERT_TRUE(file);
-    ASSERT_EQ((*file)->deoptimizing().size(), 2U);
+    ASSERT_EQ((*file)->deoptimizing().size(), release.major == 18 ? 3U : 2U);  // one is not used
     struct Place {
       std::uint64_t address, bias;
       const v8::ImageFile::Deoptimizing* builtin;

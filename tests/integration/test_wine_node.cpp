@@ -21,9 +21,12 @@ struct Release {
   const char* integrity;
   std::vector<const char*> options;
 };
-// The builtins of V8 11.3 (node 20) run in the image, those of 12.4 (node 22) in a copy of no file. Wine 8 ends
-// 24.21 and 26.10 with an exception.
+// The builtins of V8 10.2 and 11.3 (node 18, 20) run in the image, those of 12.4 (node 22) in a copy of no file. Wine 8
+// ends 24.21 and 26.10 with an exception.
 const Release kReleases[] = {
+    {"18.20.8",
+     "sha512-behGIBF2GQ9U3c/xHvzY0Qi8u46ImRbVTSv5NLTynpq8yqiW2t778+VSB1etC2xv2ZdWPXzv7FjfLHjFBRKW0Q==",
+     {""}},
     {"20.20.2",
      "sha512-JCwLL25UBIyiXLXUN6dfb/AMZTBtV5LUugV+DpurEn3uAM/GKm7Z/rgR4aV5Z76UHSbzK4n43ox6GTvsOAoNxA==",
      {"", "--no-opt", "--no-opt --no-sparkplug"}},

@@ -40,7 +40,8 @@ enum Type : std::uint16_t {
   kCodeType,
   kBytecodeArray,
   kInterpreterData,
-  kWeakArray
+  kWeakArray,
+  kContainer
 };
 
 // "class_Map__instance_type__uint16_t" and the number that it has.
@@ -105,6 +106,21 @@ inline Facts facts() {
           {"class_Code__instruction_stream__x", 24}};
 }
 
+// Those of V8 10, whose Code holds the instructions.
+inline Facts facts_in_one_piece() {
+  Facts all = facts();
+  std::erase_if(all, [](const auto& fact) {
+    return fact.first.starts_with("Deoptimization") || fact.first.starts_with("class_Code__") ||
+           fact.first.ends_with("INSTRUCTION_STREAM_TYPE");
+  });
+  all.insert(all.end(), {{"_ZN2v88internal7Version6major_E", 10},
+                         {"type_CodeDataContainer__CODE_DATA_CONTAINER_TYPE", kContainer},
+                         {"class_Code__instruction_start__x", 128},
+                         {"class_Code__instruction_size__x", 40},
+                         {"class_Code__flags__x", 48}});
+  return all;
+}
+
 // An ELF file of nothing but a table of symbols and the numbers that they name; `sizes`: of bytecodes.
 inline std::vector<std::byte> file_of(const Facts& facts, std::string_view sizes = {}) {
   std::string names(1, '\0');
@@ -117,7 +133,7 @@ inline std::vector<std::byte> file_of(const Facts& facts, std::string_view sizes
     symbol.st_shndx = 1;
     symbol.st_value = at + values.size() * 4;
     symbol.st_size = 4;
-    names += "v8dbg_" + name + '\0';
+    names += (name.starts_with("_Z") ? "" : "v8dbg_") + name + '\0';
     values.push_back(value);
   }
   const std::size_t sizes_at = at + values.size() * 4;
@@ -243,6 +259,15 @@ inline FakeMemory make() {
   memory.put(kStack - 8, kFunction + 1), memory.put(kStack - 16, kFunction + 1);
   memory.put(kStack - 32, kBytecodes + 1), memory.put(kStack - 40, number(64));
   return memory;
+}
+
+// A Code of V8 10 in front of the instructions, and the data for deoptimisation in V8 10's order.
+inline void put_in_one_piece(FakeMemory& memory, std::uint64_t data = kData + 1, std::uint32_t kind = 11) {
+  constexpr std::uint64_t kObject = kInstructions - 128;
+  memory.put_object(kCode, kContainer, {});
+  memory.put_object(kObject, kCodeType, {kTables + 0x81, data, kTables + 1, kCode + 1});
+  memory.put(kObject + 40, std::uint32_t{16}), memory.put(kObject + 48, kind);
+  memory.put_object(kData, kArray, {number(8), 0, 0, kData + 0x81, 0, 0, 0, kShared + 1, kTables + 0x81});
 }
 
 }  // namespace windlass::test::fake_v8

@@ -19,21 +19,31 @@ Expected<CodeMap> CodeMap::make(const ImageFacts& facts) {
   const auto start = facts.field("Code", "instruction_start"), size = facts.field("Code", "instruction_size");
   const auto flags = facts.field("Code", "flags"), stream = facts.field("Code", "instruction_stream");
   const auto mask = facts.value("CodeKindFieldMask");
-  if (!mask) return fail(ErrorCode::kUnsupported, "V8 does not tell of the kinds of code", 0);
+  const auto unknown = [&] {
+    return fail(ErrorCode::kUnsupported, kUnknownVersion, static_cast<std::uint64_t>(facts.version()));
+  };
+  if (!mask) return unknown();
   map.kind_mask_ = static_cast<std::uint32_t>(*mask);
+  if (facts.version() == kInOnePiece && start && size && flags && *start % kAlignment == 0 && *size >= 16) {
+    map.in_one_piece_ = true;
+    map.header_ = *start;
+    map.code_size_ = *size;
+    map.code_flags_ = *flags;
+    map.pointers_end_ = map.code_in_stream_ = *size - 8;  // the last pointer (code.h, Code::CODE_FIELDS)
+    return map;
+  }
   if (start && size && flags && stream) {
     map.code_start_ = *start;
     map.code_size_ = *size;
     map.code_flags_ = *flags;
-    map.code_stream_ = *stream;
+    map.code_stream_ = map.pointers_end_ = *stream;
     return map;
   }
   // V8 11.3 tells of these two only, which the others follow (code.h, Code::FIELDS). That they do is seen where an
   // object is read.
   const auto positions = facts.field("Code", "source_position_table");
-  if (facts.version() != 11 || !positions || !facts.field("InstructionStream", "instruction_start"))
-    return fail(ErrorCode::kUnsupported, "V8 does not tell where its code begins", 0);
-  map.code_stream_ = *positions + 8;
+  if (facts.version() != 11 || !positions || !facts.field("InstructionStream", "instruction_start")) return unknown();
+  map.code_stream_ = map.pointers_end_ = *positions + 8;
   map.code_start_ = *positions + 16;
   map.code_flags_ = *positions + 24;
   map.code_size_ = *positions + 32;
@@ -42,17 +52,17 @@ Expected<CodeMap> CodeMap::make(const ImageFacts& facts) {
 
 std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::uint64_t begin) const {
   std::array<std::byte, 128> bytes{};
-  CodeObject found{.stream = stream, .code = heap.field(stream, kCode).value_or(0), .begin = begin};
-  if (!heap.read(found.code, 0, bytes.data(), bytes.size()) || !heap.is(found.code, heap.layout().code_type))
+  CodeObject found{.stream = stream, .code = heap.field(stream, code_in_stream_).value_or(0), .begin = begin};
+  if (!heap.read(in_one_piece_ ? stream : found.code, 0, bytes.data(), bytes.size()) ||
+      !heap.is(found.code, heap.layout().code_type))
     return std::nullopt;
   const auto get = [&](std::uint32_t at, auto& to) {
     if (at <= bytes.size() - sizeof to) std::memcpy(&to, bytes.data() + at, sizeof to);
   };
-  Tagged back = 0;
-  std::uint64_t start = 0;
+  Tagged back = stream;
+  std::uint64_t start = begin;
   std::uint32_t size = 0, flags = 0;
-  get(code_stream_, back);
-  get(code_start_, start);
+  if (!in_one_piece_) get(code_stream_, back), get(code_start_, start);
   get(code_size_, size);
   get(code_flags_, flags);
   if (back != stream || start != begin || size == 0 || size > kLongest) return std::nullopt;
@@ -60,7 +70,7 @@ std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::ui
   found.kind = flags & kind_mask_;
   // Data and table of the code. Types tell them from the other pointers that stand in front.
   const Layout& layout = heap.layout();
-  for (std::uint32_t at = 8; at < code_stream_; at += 8) {
+  for (std::uint32_t at = 8; at < pointers_end_; at += 8) {
     Tagged word = 0;
     get(at, word);
     const std::uint16_t type = is_object(word) ? heap.type_of(word) : std::uint16_t{0};
@@ -77,7 +87,8 @@ Expected<CodeObject> CodeMap::find(const Heap& heap, std::uint64_t pc, std::uint
   constexpr std::uint64_t kPiece = 1 << 14, kPage = 1 << 12;
   std::vector<Tagged> words(kPiece / 8);
   const std::uint64_t first = std::max(lowest, pc - std::min(pc, kLongest)) / kAlignment * kAlignment;
-  // Pieces end where a header may end: at a multiple of 64.
+  // Headers that begin in front of a piece are those of the next one.
+  const std::uint64_t front = std::max<std::uint64_t>(header_, kAlignment);
   for (std::uint64_t end = pc / kAlignment * kAlignment; end > first;) {
     std::uint64_t begin = std::max(first, end - std::min(end, kPiece));
     const auto read_words = [&] { return heap.memory().read(begin, words.data(), end - begin); };
@@ -85,7 +96,7 @@ Expected<CodeObject> CodeMap::find(const Heap& heap, std::uint64_t pc, std::uint
       begin = std::max(first, (end - 1) / kPage * kPage);
       if (!read_words()) break;
     }
-    for (std::uint64_t code = end; code > begin; code -= kAlignment) {
+    for (std::uint64_t code = end; code >= begin + front; code -= kAlignment) {
       const std::uint32_t most = header_ != 0 ? header_ : kMostHeader, least = header_ != 0 ? header_ : 16;
       for (std::uint32_t header = least; header <= most; header += 8) {
         const Tagged map = words[(code - header - begin) / 8];
@@ -100,7 +111,9 @@ Expected<CodeObject> CodeMap::find(const Heap& heap, std::uint64_t pc, std::uint
         return fail(ErrorCode::kNotFound, "no code of V8's heap is there", pc);
       }
     }
-    end = begin;
+    const std::uint64_t next = begin + front - kAlignment;
+    if (begin == first || next >= end) break;
+    end = next;
   }
   return fail(ErrorCode::kNotFound, "no code of V8's heap is there", pc);
 }

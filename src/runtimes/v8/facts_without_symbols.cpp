@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
 #include "windlass/format/winx64.h"
 
@@ -49,11 +50,17 @@ std::optional<KnownVersion> version_in(std::string_view text) {
   return std::nullopt;
 }
 
+// Linkers before 2018 put constants into one segment with the code.
 template <typename Visit>
 void each_constant_section(const image::ElfImage& image, Visit&& visit) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;  // node and Chromium: 20 to 60 MB
+  constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;  // node and Chromium: 20 to 80 MB
+  const auto has_constants = [](const image::Segment& segment, std::uint32_t never) {
+    return segment.type == PT_LOAD && (segment.flags & never) == 0 && segment.filesz <= kMostBytes;
+  };
+  const auto apart = [&](const image::Segment& segment) { return has_constants(segment, PF_W | PF_X); };
+  const std::uint32_t never = std::ranges::any_of(image.segments(), apart) ? PF_W | PF_X : PF_W;
   for (const image::Segment& segment : image.segments())
-    if (segment.type == PT_LOAD && (segment.flags & (PF_W | PF_X)) == 0 && segment.filesz <= kMostBytes)
+    if (has_constants(segment, never))
       if (const auto bytes = image.from_address(segment.vaddr)) visit(*bytes);
 }
 
@@ -94,14 +101,14 @@ std::vector<Place> places_by_end(ByteView bytes) {
   return longest;
 }
 
-// V8 11.3: {offset, length, six more words} of each builtin, by its number (EmbeddedData::LayoutDescription).
-std::vector<Place> places_by_layout(ByteView bytes) {
-  constexpr std::size_t kEntry = 32;
+// Up to V8 11: {offset, length, five or six more words} of each builtin, by its number
+// (EmbeddedData::LayoutDescription).
+std::vector<Place> places_by_layout(ByteView bytes, std::size_t entry) {
   std::vector<Place> places;
-  for (std::size_t first = 0; first + kEntry <= bytes.size() && places.size() < kFewest; first += 4) {
+  for (std::size_t first = 0; first + entry <= bytes.size() && places.size() < kFewest; first += 4) {
     places.clear();
     std::uint32_t begin = 0;
-    for (std::size_t at = first; at + kEntry <= bytes.size() && places.size() < kMost; at += kEntry) {
+    for (std::size_t at = first; at + entry <= bytes.size() && places.size() < kMost; at += entry) {
       const std::uint32_t length = word_at(bytes, at + 4);
       if (word_at(bytes, at) != begin || length == 0 || length > 1 << 20) break;
       places.push_back({begin, begin + length, static_cast<std::uint32_t>(places.size())});
@@ -113,9 +120,11 @@ std::vector<Place> places_by_layout(ByteView bytes) {
 
 template <typename Image>
 std::vector<Place> places_in(const Image& image, std::int32_t version) {
+  constexpr std::size_t kEntryOfV8_10 = 28, kEntry = 32;
   std::vector<Place> places;
   each_constant_section(image, [&](ByteView bytes) {
-    auto found = version < kReordered ? places_by_layout(bytes) : places_by_end(bytes);
+    auto found = version >= kReordered ? places_by_end(bytes)
+                                       : places_by_layout(bytes, version <= kInOnePiece ? kEntryOfV8_10 : kEntry);
     if (found.size() > places.size()) places = std::move(found);
   });
   return places.size() >= kFewest ? places : std::vector<Place>();
@@ -133,15 +142,17 @@ std::optional<std::size_t> known_version(const Image& image, std::optional<Known
                                            : std::nullopt;
 }
 
-// The address of the first builtin in an ELF file. It begins a page. In front of each other one is padding, which no
-// code begins with: at a thousand places this is no accident.
-std::optional<std::uint64_t> first_builtin(const std::vector<Place>& places, const image::ElfImage& image) {
+// The address of the first builtin in an ELF file. Since V8 11 it begins a page. In front of each other one is padding,
+// which no code begins with: at a thousand places this is no accident.
+std::optional<std::uint64_t> first_builtin(const std::vector<Place>& places, std::int32_t version,
+                                           const image::ElfImage& image) {
   constexpr std::uint64_t kPage = 4096;
   constexpr std::byte kPadding{0xcc};
+  const std::uint64_t alignment = version <= kInOnePiece ? kCodeAlignment : kPage;
   for (const image::ExecutableSegment& segment : image.executable_segments()) {
     const auto bytes = image.from_address(segment.vaddr);
     if (!bytes) continue;
-    for (std::uint64_t at = (0 - segment.vaddr) % kPage; at + places.back().end <= bytes->size(); at += kPage)
+    for (std::uint64_t at = (0 - segment.vaddr) % alignment; at + places.back().end <= bytes->size(); at += alignment)
       if (bytes->data()[at] != kPadding && std::all_of(places.begin() + 1, places.end(), [&](const Place& it) {
             return bytes->data()[at + it.begin - 1] == kPadding;
           }))
@@ -192,9 +203,7 @@ Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
   std::optional<KnownVersion> version;
   const auto index = known_version(image, version);
   if (!version) return fail(ErrorCode::kNotFound, "the image names no version of V8", 0);
-  if (!index)
-    return fail(ErrorCode::kUnsupported, "the layout of this version of V8 is not known", version->major,
-                version->minor);
+  if (!index) return fail(ErrorCode::kUnsupported, kUnknownVersion, version->major, version->minor);
   ImageFacts facts;
   facts.version_ = version->major;
   for (const auto& value : kKnownValues)
@@ -218,23 +227,25 @@ void ImageFacts::add_builtins_of_blob(const image::ElfImage& image) {
   if (!index) return;
   version_ = version->major;
   const std::vector<Place> places = places_in(image, version_);
-  if (const auto base = places.empty() ? std::nullopt : first_builtin(places, image))
+  if (const auto base = places.empty() ? std::nullopt : first_builtin(places, version_, image))
     for (const Place& place : places)
       if (const auto code = image.at_address(*base + place.begin, place.end - place.begin))
         add_builtin(*code, *base + place.begin, place.number, *index);
 }
 
 // Chromium and Electron. A few builtins have no return address at their entry, only their caller's frame. They are
-// written by hand and among the first numbers, so these are left out. (Numbers of V8 11 to 14: 78 to 117.)
+// written by hand and among the first numbers, so these are left out. (Numbers of V8 10 to 14: 78 to 117.)
 Expected<ImageFacts> ImageFacts::read_builtins(ByteView file) {
   constexpr std::uint32_t kByHand = 256, kUnnamed = kMost;
   const auto image = image::ElfImage::parse(file);
   if (!image) return Failure(image.error());
   ImageFacts facts;
   std::vector<Place> places;
-  for (const std::int32_t version : {std::int32_t{kReordered}, 0})
-    if (places.empty() && image->machine() == image::Machine::kX86_64) places = places_in(*image, version);
-  const auto base = places.empty() ? std::nullopt : first_builtin(places, *image);
+  std::optional<std::uint64_t> base;
+  for (std::int32_t version = kReordered; !base && version >= kInOnePiece; --version) {
+    places = image->machine() == image::Machine::kX86_64 ? places_in(*image, version) : std::vector<Place>();
+    if (!places.empty()) base = first_builtin(places, version, *image);
+  }
   for (std::uint32_t i = 0; base && i < places.size(); ++i) {
     if (places[i].number != i) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", i);
     const auto code = image->at_address(*base + places[i].begin, places[i].end - places[i].begin);

@@ -135,7 +135,7 @@ class V8 final : public Runtime {
   std::optional<Guard> guard_of(const Method& method) override {
     const CodeObject* object = static_cast<const Code&>(method).object();
     if (object == nullptr) return std::nullopt;
-    return Guard{.address = object->stream - 1 + CodeMap::kCode, .value = object->code};
+    return Guard{.address = code_map_->code_place(*object), .value = object->code};
   }
   sources::NamedFunction name_of(const FrameFunction& function) override {
     return names_->named(static_cast<std::uint32_t>(function.function), static_cast<std::uint32_t>(function.place));

@@ -12,22 +12,22 @@ class Finder : public Needed {
  public:
   explicit Finder(const ImageFacts& facts) : facts_(facts) {}
 
-  std::uint32_t field(const char* type, const char* name) {
-    return need(facts_.field(type, name), "V8 does not tell of a field that is needed");
-  }
+  std::uint32_t field(const char* type, const char* name) { return need(facts_.field(type, name), kUnknownVersion); }
   // Of which versions have one or another.
   std::uint32_t field(const char* type, const char* name, const char* other) {
     const auto found = facts_.field(type, name);
     return found ? *found : field(type, other);
   }
-  std::int32_t value(const char* name) {
-    return need(facts_.value(name), "V8 does not tell of a constant that is needed");
-  }
+  std::int32_t value(const char* name) { return need(facts_.value(name), kUnknownVersion); }
   // Those of types and indices.
   std::uint16_t number(const char* name) {
     const std::int32_t found = value(name);
     if (found < 0 || found > 0xffff) note({ErrorCode::kMalformed, "a number of a V8's type is none"});
     return static_cast<std::uint16_t>(found);
+  }
+  // `of_v8_10`: V8 10 does not tell of it.
+  std::uint16_t number(const char* name, std::uint16_t of_v8_10) {
+    return facts_.version() == kInOnePiece ? of_v8_10 : number(name);
   }
   std::uint16_t type(const char* name, std::uint16_t otherwise) {
     const auto found = facts_.instance_type(name);
@@ -57,15 +57,16 @@ void find_strings(Finder& find, Layout& to) {
   to.thin = static_cast<std::uint8_t>(find.value("ThinStringTag"));
 }
 
-void find_types(Finder& find, Layout& to) {
+void find_types(Finder& find, bool in_one_piece, Layout& to) {
   to.first_nonstring = find.number("FirstNonstringType");
   to.map = find.number("MAP_TYPE");
   to.shared_type = find.number("SHARED_FUNCTION_INFO_TYPE");
   to.script_type = find.number("SCRIPT_TYPE");
   to.scope_type = find.number("SCOPE_INFO_TYPE");
   to.bytecode_type = find.number("BYTECODE_ARRAY_TYPE");
-  to.code_type = find.number("CODE_TYPE");
-  to.stream_type = find.number("INSTRUCTION_STREAM_TYPE");
+  const std::uint16_t code = find.number("CODE_TYPE");
+  to.stream_type = find.number("INSTRUCTION_STREAM_TYPE", code);
+  to.code_type = in_one_piece ? find.number("CODE_DATA_CONTAINER_TYPE") : code;
   to.interpreter_data = find.number("INTERPRETER_DATA_TYPE");
   to.weak_array = find.number("WEAK_FIXED_ARRAY_TYPE");
   const std::uint16_t bytes = find.number("BYTE_ARRAY_TYPE"), array = find.number("FIXED_ARRAY_TYPE");
@@ -98,23 +99,23 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.frame_bytecode_offset = find.value("off_fp_bytecode_offset");
   to.kind_mask = find.number("CodeKindFieldMask");
   to.kind_baseline = find.number("CodeKindBaseline");
-  // V8 does not tell of these (code-kind.h): 11.3 to 13.6 have one kind less in front of them than 14.6.
+  // V8 does not tell of these (code-kind.h): 10.2 to 13.6 have one kind less in front of them than 14.6.
   to.kind_regexp = facts.version() < 14 ? 3 : 4;
   to.kind_wasm_entry = to.kind_regexp + 4;
-  to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex");
-  to.deopt_literals = find.number("DeoptimizationDataLiteralArrayIndex");
-  to.deopt_positions = find.number("DeoptimizationDataInliningPositionsIndex");
+  to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex", 1);
+  to.deopt_literals = find.number("DeoptimizationDataLiteralArrayIndex", 2);
+  to.deopt_positions = find.number("DeoptimizationDataInliningPositionsIndex", 7);
   find_strings(find, to);
-  find_types(find, to);
+  find_types(find, facts.version() == kInOnePiece, to);
   if (to.shared_wrapper != 0) {
     to.wrapper_shared = find.field("SharedFunctionInfoWrapper", "shared_info");
     to.deopt_shared = find.number("DeoptimizationDataWrappedSharedFunctionInfoIndex");
   } else {
-    to.deopt_shared = find.number("DeoptimizationDataSharedFunctionInfoIndex");
+    to.deopt_shared = find.number("DeoptimizationDataSharedFunctionInfoIndex", 6);
   }
   const bool plain = find.value("TaggedSize") == 8 && find.value("SmiShiftSize") == 31 &&
                      find.value("SmiValueShift") == 1 && find.value("SmiTagMask") == 1;
-  if (find.error()) return Failure(*find.error());
+  if (find.error()) return fail(find.error()->code, find.error()->what, static_cast<std::uint64_t>(facts.version()));
   if (!plain) return fail(ErrorCode::kUnsupported, "a V8 with compressed pointers", 0);
   return to;
 }

@@ -16,6 +16,10 @@
 
 namespace windlass::runtimes::v8 {
 
+// Code of this version of V8 holds its instructions, and points to a CodeDataContainer. Later ones have an
+// InstructionStream for instructions, which points to the Code.
+inline constexpr std::int32_t kInOnePiece = 10;
+
 // Where things are in one version; all that is needed to find functions in frames.
 struct Layout {
   // kUnsupported: what is missing, or of another kind (compressed pointers).
@@ -31,7 +35,8 @@ struct Layout {
   std::int32_t frame_context = 0, frame_function = 0, frame_bytecodes = 0, frame_bytecode_offset = 0;
   // Types.
   std::uint16_t first_nonstring = 0, map = 0, shared_type = 0, script_type = 0, scope_type = 0, bytecode_type = 0;
-  std::uint16_t code_type = 0, stream_type = 0, interpreter_data = 0, weak_array = 0;
+  std::uint16_t stream_type = 0, code_type = 0;  // of what holds instructions, and of what that points to
+  std::uint16_t interpreter_data = 0, weak_array = 0;
   std::array<std::uint16_t, 2> byte_arrays{};  // both the same where there is one only; fixed arrays likewise
   std::array<std::uint16_t, 3> fixed_arrays{};
   std::uint16_t shared_wrapper = 0;  // 0: there are none

@@ -21,6 +21,11 @@
 
 namespace windlass::runtimes::v8 {
 
+// Its place is V8's major version.
+inline constexpr const char* kUnknownVersion =
+    "the layout of this version of V8 is not known, so functions of JavaScript have no names. Known are V8 10 to 14 "
+    "(node 18 to 26)";
+
 // Immutable once made.
 class ImageFacts {
  public:

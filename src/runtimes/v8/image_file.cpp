@@ -101,9 +101,7 @@ std::optional<std::uint64_t> ImageFile::bias_of(const os::ProcMap& map) const {
 
 std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const os::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096, kParts = 16;
-  // Builtins of an ELF file begin with a page of their own, so that they can be mapped. Others can be copied only.
-  const std::uint64_t first = pe_ ? facts_.code_begin() : facts_.code_begin() / kPage * kPage,
-                      size = facts_.code_end() - first;
+  const std::uint64_t first = facts_.code_begin(), size = facts_.code_end() - first;
   if (map.begin % kPage != 0 || size <= kPage || map.end - map.begin < size) return std::nullopt;
   std::array<std::byte, kPage> page;
   for (std::uint64_t i = 0; i < kParts; ++i) {

@@ -60,12 +60,14 @@ class Node:
 
     def builtins(self):
         """Numbers by name. Since V8 12 builtins are not in the order of their numbers."""
-        code = self.symbols["v8_Default_embedded_blob_code_"]
-        data = self.symbols["v8_Default_embedded_blob_data_"]
+        old = self.version[0] <= 10  # there these two are pointers to what they name
+        code = self.symbols["v8_Default_embedded_blob_code_" + "data_" * old]
+        data = self.symbols["v8_Default_embedded_blob_data_" + "data_" * old]
         starts = {address - code: name[9:] for name, address in self.symbols.items() if name.startswith("Builtins_")}
         count = len(starts)  # at least
         if self.version[0] < 12:
-            by_number = [self.at(data + BLOB_HEAD + LAYOUT * i, "<I")[0] for i in range(count)]
+            layout = 28 if old else 32  # bytes: LayoutDescription (embedded-data.h)
+            by_number = [self.at(data + BLOB_HEAD + layout * i, "<I")[0] for i in range(count)]
             return {starts[start]: i for i, start in enumerate(by_number) if start in starts}
         # {end, number} of each, ascending, behind the layouts: the longest list of such pairs.
         at, found = data, {}
@@ -82,7 +84,7 @@ class Node:
         return found
 
 
-BLOB_HEAD, LAYOUT = 24, 32  # bytes, of V8 11.3: EmbeddedData, LayoutDescription (embedded-data.h)
+BLOB_HEAD = 24  # bytes, up to V8 11.3: EmbeddedData (embedded-data.h)
 
 
 def cells(values):

@@ -20,7 +20,8 @@ std::uint32_t Names::function_of(Tagged shared) {
 }
 
 // A SharedFunctionInfo has its bytecodes among its first words, whose order differs by version. Or it has an
-// InterpreterData or baseline code there, which have them (shared-function-info.h: GetBytecodeArray).
+// InterpreterData or baseline code there, which have them (shared-function-info.h: GetBytecodeArray). Code of V8 10 is
+// one with its instructions.
 Tagged Names::bytecodes_of(Tagged object, unsigned steps) const {
   const Layout& layout = heap_.layout();
   std::array<Tagged, 5> words{};
@@ -29,7 +30,7 @@ Tagged Names::bytecodes_of(Tagged object, unsigned steps) const {
     const std::uint16_t type = is_object(word) ? heap_.type_of(word) : std::uint16_t{0};
     if (type == 0) continue;
     if (type == layout.bytecode_type) return word;
-    const bool between = type == layout.code_type || type == layout.interpreter_data;
+    const bool between = type == layout.code_type || type == layout.stream_type || type == layout.interpreter_data;
     if (const Tagged found = between && steps != 0 ? bytecodes_of(word, steps - 1) : 0; found != 0) return found;
   }
   return 0;

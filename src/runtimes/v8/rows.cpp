@@ -16,15 +16,19 @@ namespace {
 
 // The offset from which code has a frame that other code has made. Baseline code and Liftoff's code have it behind
 // their first call (Builtins::Generate_BaselineOutOfLinePrologue, Generate_WasmLiftoffFrameSetup). Code that goes on
-// with an interpreter's frame (OSR) has it from the start. Nothing: the code makes its frame itself.
+// with an interpreter's frame (OSR) has it from the start. Nothing: the code makes its frame itself. V8 10 leaves code
+// that is not valid any more by a jump in front of the frame, which a branch skips.
 std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool by_call) {
   using Kind = windlass::flow::StackEffect::Kind;
   constexpr std::size_t kFarthest = 256;
   windlass::flow::StraightCode line(code, address, kFarthest);
+  std::uint64_t branched_to = 0;
   while (const auto effect = line.next()) {
     if (effect->kind == Kind::kPush && effect->reg == x86_64::kRbp) return std::nullopt;
     if (effect->kind == Kind::kCall && by_call) return line.end();
-    if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) break;
+    if (effect->kind == Kind::kBranch) branched_to = effect->target;
+    const bool is_skipped = effect->kind == Kind::kJump && branched_to == address + line.end();
+    if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch && !is_skipped) break;
   }
   return by_call ? std::nullopt : std::optional<std::size_t>(0);
 }

@@ -20,6 +20,7 @@ constexpr unsigned kDeepest = 64;           // of a tree
 // Behind the pointers to the module and to the instructions come, since V8 13, a hash of the signature and a pointer.
 // Then lengths, first the length of the instructions, and the index.
 WasmMap::WasmMap(const Memory& memory, std::uint64_t state, std::int32_t version) : memory_(memory), state_(state) {
+  if (version == 10) size_at_ = 32, index_at_ = 48;
   if (version == 11 || version == 12) size_at_ = 24, index_at_ = 44;
   if (version == 13 || version == 14) size_at_ = 32, index_at_ = 56;
 }

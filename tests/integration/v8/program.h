@@ -26,6 +26,8 @@ inline std::vector<NodeRelease> node_releases() {
     const char* integrity;
   };
   constexpr Package kPackages[] = {
+      {18, "18.20.8",
+       "sha512-JWUTwZ9vMOjZXMtiBc74OZn12DXb4skKfY4Nlyc17Ss8BTaxjwkXAw6xZb0Ck5afUYU/neBbrHjo9O3baF34ww=="},
       {22, "22.23.3",
        "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng=="},
       {24, "24.21.0",
@@ -60,15 +62,18 @@ inline std::vector<NodeWay> node_ways(int major) {
   // V8 prints functions inlined in WebAssembly's code in another way than we do. node 22 inlines none, and does not
   // know the option.
   const std::string wasm = WINDLASS_V8_SOURCES "/wasm.js";
-  std::vector<NodeWay> ways = {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
-                               {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
-                               {"maglev", {"--maglev", "--no-turbofan"}, "1.5"},
+  std::vector<NodeWay> ways = {{"interpreted", {"--no-sparkplug", "--no-opt"}, "0.3"},
+                               {"baseline", {"--always-sparkplug", "--no-opt"}, "0.3"},
                                {"tiers", {}, "1.5"},
                                {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
                                {"WebAssembly",
                                 major == 22 ? std::vector<std::string>{"--no-liftoff"}
                                             : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
                                 "0.3", wasm}};
+  if (major > 18) {  // node 18 has no maglev
+    for (NodeWay* way : {&ways[0], &ways[1]}) way->options.emplace_back("--no-maglev");
+    ways.push_back({"maglev", {"--maglev", "--no-opt"}, "1.5"});
+  }
   // The builtins are copied, since the program's text is in no file; node 26 knows no such option.
   if (major < 26) ways.push_back({"copied builtins", {"--use-largepages=on"}, "1.5"});
   return ways;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "runtimes/v8/image_facts.h"
@@ -16,27 +17,35 @@ constexpr std::uint64_t kCodeAddress = 0x400000, kPage = 4096;
 
 class ImageWithBuiltins {
  public:
-  ImageWithBuiltins() {
+  // `words`: of an entry of the list, as V8 12 (2), 11 (8) and 10 (7) have it; `first`: where the first builtin is.
+  explicit ImageWithBuiltins(std::size_t words = 2, std::size_t first = kPage) {
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
     header.e_ident[EI_CLASS] = ELFCLASS64, header.e_ident[EI_DATA] = ELFDATA2LSB, header.e_ident[EI_VERSION] = 1;
     header.e_type = ET_DYN, header.e_machine = EM_X86_64, header.e_version = 1;
     header.e_ehsize = sizeof header, header.e_phoff = sizeof header, header.e_phentsize = sizeof(Elf64_Phdr);
     header.e_phnum = 2;
-    for (std::uint32_t i = 0; i < kCount; ++i) list.insert(list.end(), {(i + 1) * kSize, i});
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      if (words == 2)
+        list.insert(list.end(), {(i + 1) * kSize, i});
+      else
+        list.insert(list.end(), {i * kSize, kSize - 4});
+      list.resize(words * (i + 1));
+    }
     list.insert(list.end(), {0, 0});
-    code.assign(kPage + std::size_t{kCount} * kSize, 0x90);
-    for (std::uint32_t i = 1; i <= kCount; ++i) std::memset(code.data() + kPage + i * kSize - 4, 0xcc, 4);
+    code.assign(first + std::size_t{kCount} * kSize, 0x90);
+    for (std::uint32_t i = 1; i <= kCount; ++i) std::memset(code.data() + first + i * kSize - 4, 0xcc, 4);
   }
 
   Elf64_Ehdr header{};
-  std::vector<std::uint32_t> list;  // end and number of each
-  std::vector<std::uint8_t> code;   // the builtins begin its second page
+  std::uint32_t list_flags = PF_R;
+  std::vector<std::uint32_t> list;
+  std::vector<std::uint8_t> code;
 
   [[nodiscard]] Expected<ImageFacts> facts() const {
     const std::size_t list_at = sizeof header + 2 * sizeof(Elf64_Phdr), list_size = list.size() * sizeof list.front();
     const std::size_t code_at = (list_at + list_size + kPage - 1) / kPage * kPage;
     Elf64_Phdr segments[2] = {
-        {PT_LOAD, PF_R, 0, 0, 0, list_at + list_size, list_at + list_size, kPage},
+        {PT_LOAD, list_flags, 0, 0, 0, list_at + list_size, list_at + list_size, kPage},
         {PT_LOAD, PF_R | PF_X, code_at, kCodeAddress, kCodeAddress, code.size(), code.size(), kPage}};
     std::vector<std::byte> file(code_at + code.size());
     std::memcpy(file.data(), &header, sizeof header);
@@ -64,6 +73,33 @@ TEST(V8Blob, BuiltinsAreWhereThePaddingIs) {
     EXPECT_EQ(found->name, "");
   }
   EXPECT_EQ(facts->builtin_at(base + (kFirstNamed + 1) * kSize - 1), nullptr);
+}
+
+// By offset and length; 28 bytes of V8 10, whose builtins begin no page, and 32 of V8 11.
+TEST(V8Blob, EarlierListsAreReadToo) {
+  for (const auto& [words, first] : {std::pair<std::size_t, std::size_t>{7, kPage + 0x240}, {7, kPage}, {8, kPage}}) {
+    const auto facts = ImageWithBuiltins(words, first).facts();
+    ASSERT_TRUE(facts) << words << ' ' << facts.error().text();
+    ASSERT_EQ(facts->builtins().size(), kCount - kFirstNamed);
+    const std::uint64_t at = kCodeAddress + first + 700 * kSize;
+    const ImageFacts::Builtin* const found = facts->builtin_at(at + 7);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->begin, at);
+    EXPECT_EQ(found->end, at + kSize - 4);
+  }
+  EXPECT_EQ(ImageWithBuiltins(8, kPage + 0x240).facts().error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(ImageWithBuiltins(6).facts().error().code, ErrorCode::kNotFound);
+}
+
+// As node 18 is linked.
+TEST(V8Blob, TheListMayStandBesideCode) {
+  ImageWithBuiltins image;
+  image.list_flags = PF_R | PF_X;
+  const auto facts = image.facts();
+  ASSERT_TRUE(facts) << facts.error().text();
+  EXPECT_EQ(facts->builtins().size(), kCount - kFirstNamed);
+  image.list_flags = PF_R | PF_W;
+  EXPECT_EQ(image.facts().error().code, ErrorCode::kNotFound);
 }
 
 TEST(V8Blob, OnePlaceWithoutPaddingRefutesTheList) {

@@ -87,6 +87,16 @@ TEST(V8Rows, CodeThatGoesOnInAnInterpretersFrameStandsInItFromTheStart) {
   EXPECT_EQ(cfas_at(*compiled(kByCall, kOptimised), {0, 2, 7, 12}), "b16 b16 b16 s8") << "the call sets up no frame";
 }
 
+// V8 10: a branch skips the jump by which code is left that is not valid any more. Had it no target behind the jump,
+// the code would be taken for one that goes on in a frame.
+TEST(V8Rows, AJumpThatIsSkippedIsInFrontOfTheFrame) {
+  // test al, 1; je 9; jmp 0x10105; push rbp; mov rbp, rsp; nop; mov rsp, rbp; pop rbp; ret
+  Bytes bytes = {0xa8, 0x01, 0x74, 0x05, 0xe9, 0, 1, 0, 0, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3};
+  EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0, 2, 9, 10, 13, 18}), "s8 s8 s8 s16 b16 s8");
+  bytes[3] = 0x06;
+  EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0}), "b16");
+}
+
 // "b16 b16 -": the CFAs of a builtin's code at its offsets. Such code calls C++ with sp aligned.
 std::string builtin_cfas(const std::string& code, std::initializer_list<std::uint64_t> offsets) {
   const auto description =
