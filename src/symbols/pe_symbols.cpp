@@ -87,6 +87,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module, co
     PeSymbolFile opened(std::move(*file), std::move(*image));
     opened.find_pdb(module, options);
     if (options.go_table) opened.go_ = GoNames::make(opened.image_, MappedFile(), opened.note_);
+    opened.net_ = NetNames::make(opened.image_);
     return opened;
   }
   return std::nullopt;
@@ -114,6 +115,8 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;
     if (go_ && go_->name(i, rva, lines_, names)) continue;
+    if (const Part part = part_at(tables_->parts, rva); net_ && part.function != 0)
+      if (net_->name(i, static_cast<std::uint32_t>(part.begin), names)) continue;
     if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
     name_by_symbols(i, rva, names);
   }
@@ -127,6 +130,8 @@ void PeSymbolFile::add_points(std::vector<std::uint64_t>& to) {
     for (const image::PeSymbols::Symbol& symbol : *symbols) to.push_back(symbol.rva);
   for (const image::PeSection& section : image_.sections())
     if (section.executable()) to.insert(to.end(), {section.rva, std::uint64_t{section.rva} + section.virtual_size});
+  if (net_)
+    for (const image::CompiledMethod& method : net_->methods()) to.push_back(method.rva);
   if (pdb_) pdb_->each_rva([&](std::uint32_t rva) { to.push_back(rva); });
 }
 

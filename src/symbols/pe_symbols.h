@@ -1,5 +1,5 @@
-// Names of a PE image: from the own table of a Go program, its PDB file, else its COFF symbols (MinGW) and its exports,
-// where functions begin by its function table.
+// Names of a PE image: from the own tables of a Go program or of .NET's code, its PDB file, else its COFF symbols
+// (MinGW) and its exports, where functions begin by its function table.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "lookup/sources/unwind_source.h"
 #include "profiler/profile/profile.h"
 #include "symbols/go_names.h"
+#include "symbols/net_names.h"
 #include "symbols/pdb_names.h"
 #include "symbols/symbol_result.h"
 #include "symbols/symbolize.h"
@@ -48,6 +49,7 @@ class PeSymbolFile {
   std::unique_ptr<sources::UnwindSource> source_;
   std::shared_ptr<const Tables> tables_;  // what names are looked up in
   std::unique_ptr<GoNames> go_;           // null: no program of Go's
+  std::unique_ptr<NetNames> net_;         // null: no code of .NET's
   std::optional<PdbNames> pdb_;
   std::string note_;  // why names are missing, if it is worth a sentence
   bool lines_ = true;

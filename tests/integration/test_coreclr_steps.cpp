@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -168,6 +170,36 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
   }
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, __WALL);
+}
+
+// The framework's own code, compiled ahead of time: DLLs for Linux, with Windows' unwind information.
+TEST(InstalledCoreClr, EveryInstructionCompiledAheadHasItsCaller) {
+  const std::string folder = test::kCoreClrFolder + "/net9";
+  if (const std::string why = test::make_program_on_installed_net(folder); !why.empty()) GTEST_SKIP() << why;
+  // The framework's code is not compiled again.
+  test::ChildProgram program({folder + "/dist/azmcp"}, folder + "/out.txt", STDERR_FILENO,
+                             {{"DOTNET_TC_CallCounting", "0"}, {"DOTNET_DbgEnableMiniDump", "0"}});
+  // A frame of a method with its name, or else of a file: "/.../System.Private.CoreLib.dll+0x1c8f1".
+  const auto walked = [&] {
+    return run(WINDLASS_COMMAND " walk -p " + std::to_string(program.pid()) + " 2>&1").output;
+  };
+  std::string last;
+  for (int i = 0; i < 300 && (last = walked()).find(" System.") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_NE(last.find(" System."), std::string::npos) << "methods compiled ahead have no names: " << last;
+  ASSERT_TRUE(test::stop(program.pid()));
+  StepJudge judge(program.pid());
+  std::vector<AddressRange> ahead;
+  for (const auto& map : test::maps_of(program.pid()))
+    if (map.executable && map.path.ends_with(".dll")) ahead.push_back({map.begin, map.end});
+  judge.ways.judges = [&](std::uint64_t pc) {
+    return std::ranges::any_of(ahead, [&](const AddressRange& range) { return range.contains(pc); });
+  };
+  judge.run(WINDLASS_STEPS, [&] { return judge.instructions.size() >= 3'000; });
+  ::printf("%zu instructions compiled ahead judged, %zu different ones: %zu wrong\n", judge.judged,
+           judge.instructions.size(), judge.wrong);
+  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  EXPECT_GE(judge.instructions.size(), 1'000U);
 }
 
 // In tiers, as it does by itself; all of it as it comes first, which inlines nothing; all of it optimised.

@@ -45,8 +45,9 @@ class FakeMetadata {
   std::uint32_t type_ref(std::string_view name) {
     return add(kTypeRef, {{kScope, 0}, {kText, text(name)}, {kText, 0}});
   }
-  std::uint32_t type(std::string_view name, std::string_view space) {
-    return add(kTypeDef, {{k4, 0}, {kText, text(name)}, {kText, text(space)}, {kType, 0}, {k2, 1}, {kMethodIndex, 1}});
+  std::uint32_t type(std::string_view name, std::string_view space, std::uint32_t first_method = 1) {
+    return add(kTypeDef,
+               {{k4, 0}, {kText, text(name)}, {kText, text(space)}, {kType, 0}, {k2, 1}, {kMethodIndex, first_method}});
   }
   std::uint32_t method(std::string_view name, const std::string& signature) {
     return add(kMethodDef,

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "formats/image/pe_format.h"
+
 namespace windlass::image {
 namespace {
 
@@ -14,8 +16,8 @@ struct Code {
   std::uint16_t pe;
   Architecture architecture;
 };
-constexpr Code kCodes[] = {{62, kElf64, 0x8664, Architecture::kX86_64},
-                           {183, kElf64, 0xaa64, Architecture::kAArch64},
+constexpr Code kCodes[] = {{62, kElf64, pe::kX64Machine, Architecture::kX86_64},
+                           {183, kElf64, pe::kArm64Machine, Architecture::kAArch64},
                            {3, kElf32, 0, Architecture::kI386}};
 
 constexpr std::uint64_t kElfClass = 4, kElfMachine = 18;  // the same in Elf32_Ehdr
@@ -47,7 +49,8 @@ CodeMachine machine_of(ByteView image) {
   const auto headers = image.at<std::uint32_t>(kPeOffset);
   if (!headers || !begins_with(image, *headers, "PE\0\0", 4)) return {};
   const auto value = image.at<std::uint16_t>(std::uint64_t{*headers} + 4);
-  return value ? machine_where([&](const Code& code) { return code.pe != 0 && code.pe == *value; }) : CodeMachine{};
+  const std::uint16_t number = value ? pe::machine_number(*value).machine : std::uint16_t{0};
+  return value ? machine_where([&](const Code& code) { return code.pe != 0 && code.pe == number; }) : CodeMachine{};
 }
 
 }  // namespace windlass::image

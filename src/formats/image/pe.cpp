@@ -73,9 +73,11 @@ Expected<void> PeImage::read_headers() {
   const std::uint64_t start = *bytes_.at<std::uint32_t>(pe::kSignatureOffsetAt) + 4ULL;
   const auto file = bytes_.at<pe::FileHeader>(start);
   if (!file) return fail(ErrorCode::kTruncated, "PE file header reaches past the end", bytes_.origin() + start);
-  if (!is_supported(file->machine))
+  const pe::MachineNumber number = pe::machine_number(file->machine);
+  if (!is_supported(number.machine))
     return fail(ErrorCode::kUnsupported, "PE machine is neither x64 nor ARM64", bytes_.origin() + start, file->machine);
-  machine_ = effective_machine_ = static_cast<PeMachine>(file->machine);
+  machine_ = effective_machine_ = static_cast<PeMachine>(number.machine);
+  other_system_ = number.other_system;
   timestamp_ = file->timestamp;
 
   const std::uint64_t optional_at = start + sizeof(pe::FileHeader);

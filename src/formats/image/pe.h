@@ -45,6 +45,7 @@ enum class PeDirectory : std::uint8_t {
   kRelocation = 5,
   kDebug = 6,
   kLoadConfig = 10,
+  kClrHeader = 14,
 };
 
 struct PeSection {
@@ -78,6 +79,8 @@ class PeImage {
   [[nodiscard]] PeLayout layout() const { return layout_; }
   // What the header says: the format of the exception directory follows from it alone.
   [[nodiscard]] PeMachine machine() const { return machine_; }
+  // Of .NET, compiled ahead for another system than Windows: calls keep what they keep there.
+  [[nodiscard]] bool is_of_other_system() const { return other_system_; }
   // What the code is: an ARM64EC image calls itself x64 and an ARM64X image ARM64, and both have hybrid (CHPE)
   // metadata in their load configuration.
   [[nodiscard]] PeMachine effective_machine() const { return effective_machine_; }
@@ -178,6 +181,7 @@ class PeImage {
   ByteView bytes_;
   PeLayout layout_ = PeLayout::kFile;
   PeMachine machine_ = PeMachine::kAmd64;
+  bool other_system_ = false;
   PeMachine effective_machine_ = PeMachine::kAmd64;
   std::uint64_t image_base_ = 0;
   std::uint32_t image_size_ = 0;

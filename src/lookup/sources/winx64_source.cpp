@@ -37,6 +37,7 @@ class X64Source final : public PeSource {
       return fail(ErrorCode::kUnsupported, "Haskell's code has no rows, and is unwound", address);
     if (!entry) return ocaml_row_at(address, to) ? Expected<void>() : uncovered(address);
     if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
+    take_convention(to);
     to.signal_frame |= is_dispatcher(*entry);
     return {};
   }
@@ -57,7 +58,10 @@ class X64Source final : public PeSource {
                !done) {
       return Failure(done.error());
     }
-    return take(unwound, addresses, caller, saved);
+    const HandlerCall handler = take(unwound, addresses, caller, saved);
+    if (image_.is_of_other_system())
+      for (const unsigned number : kKeptByWindows) caller.forget(winx64::dwarf_number(number));
+    return handler;
   }
 
   bool may_be_leaf(std::uint64_t rva) const override {
@@ -118,11 +122,13 @@ class X64Source final : public PeSource {
 
   void lower(std::size_t stored, RowSink callback, ErrorSink report) const override {
     const winx64::RuntimeFunction entry = functions_.stored(stored);
-    if (!is_dispatcher(entry)) return winx64::lower(functions_, entry, callback, report);
+    if (!is_dispatcher(entry) && !image_.is_of_other_system())
+      return winx64::lower(functions_, entry, callback, report);
     FrameRow marked;
     const auto mark = [&](const FrameRow& row) {
       marked = row;
-      marked.signal_frame = true;
+      take_convention(marked);
+      marked.signal_frame |= is_dispatcher(entry);
       callback(marked);
     };
     winx64::lower(functions_, entry, mark, report);
@@ -137,11 +143,19 @@ class X64Source final : public PeSource {
     for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) {
       const std::size_t stored = table().stored_index(i);
       const winx64::RuntimeFunction entry = functions_.stored(stored);
-      if (is_dispatcher(entry))
+      if (is_dispatcher(entry) || image_.is_of_other_system())
         lower(stored, give, report);
       else
         evaluator.for_each_row(entry, give_numbered, give, report);
     }
+  }
+
+  // .NET's code for other systems follows System V's convention, in which rsi and rdi are not preserved (clr-abi.md,
+  // "System V x86_64 support").
+  static constexpr unsigned kKeptByWindows[] = {6, 7};
+  void take_convention(FrameRow& row) const {
+    if (image_.is_of_other_system())
+      for (const unsigned number : kKeptByWindows) row.registers.erase(winx64::dwarf_number(number));
   }
 
   [[nodiscard]] bool has_ec(std::uint64_t rva) const {

@@ -278,6 +278,22 @@ std::optional<std::uint32_t> MetadataTables::find_sorted(const Memory& memory, T
   return column(memory, {table, low}, number) == value ? std::optional(low) : std::nullopt;
 }
 
+// Each type names its first method, and those of the types behind it follow.
+std::uint32_t MetadataTables::owner_of(const Memory& memory, std::uint32_t method) const {
+  constexpr unsigned kMethodList = 5;
+  std::uint32_t low = 1, high = rows(Table::kTypeDef) + 1;  // the first type whose methods are behind it
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    const auto first = column(memory, {Table::kTypeDef, middle}, kMethodList);
+    if (!first) return 0;
+    if (*first <= method)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low - 1;
+}
+
 std::string MetadataTables::string_at(const Memory& memory, std::uint32_t offset) const {
   if (offset >= strings_.size) return {};
   return read_text(memory, strings_.address + offset, std::min<std::size_t>(kMaxName, strings_.size - offset));

@@ -46,6 +46,8 @@ class MetadataTables {
   // The first row whose column has a value, in a table that is sorted by it.
   [[nodiscard]] std::optional<std::uint32_t> find_sorted(const Memory& memory, Table table, unsigned number,
                                                          std::uint32_t value) const;
+  // The TypeDef that a MethodDef belongs to; 0: to none. Logarithmic in the types.
+  [[nodiscard]] std::uint32_t owner_of(const Memory& memory, std::uint32_t method) const;
   // Empty: none, or it cannot be read.
   [[nodiscard]] std::string string_at(const Memory& memory, std::uint32_t offset) const;
   // II.24.2.4; cut at kMaxBlob.

@@ -32,6 +32,20 @@ inline std::string make_coreclr_program(const std::string& name,
   return made.status == 0 ? "" : "the program cannot be made: " + made.output;
 }
 
+// The program `methods` on an ordinary installation of .NET 9: the framework is in files of its own, compiled ahead of
+// time. Empty: it is FOLDER/dist/azmcp; else why not.
+inline std::string make_program_on_installed_net(const std::string& folder) {
+  if (run("command -v npm node").status != 0) return "no node or npm";
+  if (run("command -v mcs").status != 0) return "no mcs";
+  if (!fetch_package(folder, "@azure/mcp-linux-x64", "0.5.0",
+                     "sha512-sAMnUlnX1BSQhBbND7vu8wsiw8ikMcM6SbxP5mgHK6lWVYgv7eUjiSiLxDPmcubSi1XH7p60K4ez0xL5obiiAA=="))
+    return "npm cannot fetch a .NET runtime";
+  const auto made =
+      run("mcs -unsafe -optimize+ -out:" + folder + "/azmcp.exe " WINDLASS_CORECLR_SOURCES "/methods.cs 2>&1 && mv " +
+          folder + "/azmcp.exe " + folder + "/dist/azmcp.dll && chmod +x " + folder + "/dist/azmcp");
+  return made.status == 0 ? "" : "the program cannot be made: " + made.output;
+}
+
 // "A.B(Int32 x, T[] y)" -> "A.B(Int32, T[])". Commas within an array's brackets are no separators, and no space stands
 // behind them.
 inline std::string without_parameter_names(const std::string& line) {

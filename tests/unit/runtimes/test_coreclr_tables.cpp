@@ -202,5 +202,20 @@ TEST(CoreClrTables, EachReadThatFailsIsAnError) {
       "0x498 0x498 0x4b0 0x4b4 0x4b8 ");                          // how many rows there are
 }
 
+// A type's methods follow its first one, up to those of the next type.
+TEST(CoreClrTables, MethodsBelongToTheTypeInFront) {
+  FakeMetadata module(FakeMetadata::Options{});
+  for (const std::uint32_t first : {1U, 1U, 3U, 4U, 4U}) (void)module.type("T", "", first);
+  for (int i = 0; i < 6; ++i) (void)module.method("M", "x");
+  const BlockMemory memory = module.memory();
+  const auto tables = MetadataTables::open(memory, FakeMetadata::kBase, true);
+  ASSERT_TRUE(tables);
+  std::string owners;
+  for (std::uint32_t method = 1; method <= 6; ++method)
+    owners += std::to_string(tables->owner_of(memory, method)) + ' ';
+  EXPECT_EQ(owners, "2 2 3 5 5 5 ") << "the first and the fourth have none";
+  EXPECT_EQ(tables->owner_of(memory, 0), 0U);
+}
+
 }  // namespace
 }  // namespace windlass::runtimes::coreclr

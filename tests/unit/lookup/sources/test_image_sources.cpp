@@ -4,6 +4,7 @@
 
 #include "base/mapped_file.h"
 #include "lookup/sources/unwind_source.h"
+#include "support/made_up_memory.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"
 #include "windlass/backtrace.h"
@@ -167,6 +168,47 @@ TEST_F(X64, RowsAreListedInOrder) {
   EXPECT_EQ(all.sections, std::vector<std::string>{".pdata"});
   EXPECT_TRUE(std::ranges::is_sorted(all.begins));
   EXPECT_GE(all.begins.size(), 3u);
+}
+
+// Images of .NET for Linux have Windows' unwind information, and calls there do not preserve rsi and rdi.
+TEST_F(X64, CodeForLinuxPreservesWhatLinuxDoes) {
+  struct Collector : RowVisitor {
+    void begin_section(std::string_view) override {}
+    void row(const FrameRow& row) override { rows.push_back(row); }
+    std::vector<FrameRow> rows;
+  };
+  const auto rules_of_rsi_and_rdi = [&](const UnwindSource& source) {
+    Collector all;
+    source.for_each_row(all, kIgnore);
+    FrameRow one;
+    EXPECT_TRUE(source.row_at(whole_ + 2, one));
+    all.rows.push_back(one);
+    std::size_t rules = 0;
+    for (const FrameRow& row : all.rows)
+      for (const RegisterEntry entry : row.registers) rules += entry.reg == 4 || entry.reg == 5 ? 1 : 0;
+    EXPECT_GE(all.rows.size(), 4U);
+    return rules;
+  };
+  const auto knows_rsi = [&](const UnwindSource& source) {
+    const test::MadeUpMemory memory(0x10000, 128);
+    Registers registers(Architecture::kX86_64), caller(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(whole_ + 5));
+    registers.set_sp(0x10000);
+    registers.set(4, 7), registers.set(3, 8);
+    SavedLocations saved;
+    EXPECT_TRUE(source.unwind({memory, registers}, caller, saved));
+    EXPECT_TRUE(caller.has(3)) << "rbx was saved";
+    return caller.has(4);
+  };
+  EXPECT_GT(rules_of_rsi_and_rdi(*source_), 0U);
+  EXPECT_TRUE(knows_rsi(*source_));
+  constexpr std::uint16_t kX64OnLinux = 0x8664 ^ 0x7b79;
+  std::uint32_t headers = 0;
+  std::memcpy(&headers, bytes_.data() + 0x3c, sizeof headers);
+  std::memcpy(bytes_.data() + headers + 4, &kX64OnLinux, sizeof kX64OnLinux);
+  const auto linux_source = make_source(ByteView(std::span(bytes_)), image::PeLayout::kFile);
+  EXPECT_EQ(rules_of_rsi_and_rdi(*linux_source), 0U);
+  EXPECT_FALSE(knows_rsi(*linux_source));
 }
 
 // Each of the two sources of an ARM64X image is asked for code of the other, and neither leads to the other for ever.
