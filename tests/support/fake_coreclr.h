@@ -44,10 +44,13 @@ class FakeCoreClr {
     make_methods();
     make_threads();
     make_descriptor(options);
+    dac_table = take(8), runtime_info = take(112);
+    put(dac_table, root_), put(runtime_info + kVersionInInfo, std::uint32_t{9});
   }
   [[nodiscard]] BlockMemory memory() const { return {kBase, bytes_}; }
 
-  std::uint64_t descriptor = 0;
+  static constexpr std::uint64_t kVersionInInfo = 96;
+  std::uint64_t descriptor = 0, dac_table = 0, runtime_info = 0;
   std::uint64_t first = 0, second = 0, handler = 0, stub = 0;  // where they begin
   std::uint64_t outer_frame = 0, inner_frame = 0;
 
@@ -193,8 +196,8 @@ class FakeCoreClr {
     put_bytes(image + kRaw + 72, root.data(), root.size());
     const std::uint64_t layout = take(24), pe_image = take(16), assembly = take(16);
     put(layout + 8, image), put(pe_image + 8, layout), put(assembly + 8, pe_image);
-    module_ = take(16);
-    put(module_ + 8, assembly);
+    module_ = take(296);
+    put(module_ + 8, assembly), put(module_ + 288, image);
   }
 
   void make_threads() {

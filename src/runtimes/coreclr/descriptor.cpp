@@ -29,6 +29,33 @@ struct Stored {
 };
 static_assert(sizeof(Stored) == 40);
 
+// The structures of .NET 9.0 for x64 Linux, by those of its descriptor and of .NET 10's, which tells of all.
+constexpr std::string_view kNet9Code = R"({
+  "version": 0,
+  "types": {
+    "RangeSectionMap": {"TopLevelData": 0},
+    "RangeSectionFragment": {"Next": 0, "RangeBegin": 8, "RangeEndOpen": 16, "RangeSection": 24},
+    "RangeSection": {"RangeBegin": 0, "Flags": 16, "R2RModule": 32, "HeapList": 40},
+    "CodeHeapListNode": {"StartAddress": 16, "EndAddress": 24, "MapBase": 32, "HeaderMap": 40},
+    "RealCodeHeader": {"MethodDesc": 24, "NumUnwindInfos": 32, "UnwindInfos": 36},
+    "RuntimeFunction": {"!": 12, "BeginAddress": 0, "EndAddress": 4, "UnwindData": 8}
+  },
+  "globals": {"ExecutionManagerCodeRangeMapAddress": [[0], "pointer"], "StubCodeBlockLast": "0xf"},
+  "contracts": {"ExecutionManager": 1}
+})";
+constexpr std::string_view kNet9Names = R"({
+  "version": 0,
+  "types": {
+    "MethodDesc": {"Flags3AndTokenRemainder": 0, "ChunkIndex": 2, "Flags": 6},
+    "DynamicMethodDesc": {"MethodName": 32},
+    "MethodDescChunk": {"!": 24, "MethodTable": 0, "FlagsAndTokenRange": 18},
+    "MethodTable": {"MTFlags2": 8, "Module": 24},
+    "Module": {"Base": 288}
+  },
+  "globals": {"MethodDescAlignment": "0x8", "MethodDescTokenRemainderBitCount": "0xc"},
+  "contracts": {"EcmaMetadata": 1, "Loader": 1, "RuntimeTypeSystem": 1}
+})";
+
 std::optional<std::uint64_t> number_of(const Json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>();
   if (!value.is_string()) return std::nullopt;
@@ -113,6 +140,15 @@ Expected<Descriptor> Descriptor::read(const Memory& memory, std::uint64_t addres
   Descriptor descriptor;
   if (const auto parsed = descriptor.parse(json, pointers, address); !parsed) return Failure(parsed.error());
   return descriptor;
+}
+
+Expected<Descriptor> Descriptor::of_net9(Descriptor found, const Memory& memory, std::uint64_t dac_table) {
+  const std::uint64_t map = read_value<std::uint64_t>(memory, dac_table).value_or(0);
+  if (map == 0) return fail(ErrorCode::kUnreadable, "the runtime has not told its debugger of its code yet", dac_table);
+  if (found.is_empty())
+    if (const auto parsed = found.parse(kNet9Names, {}, dac_table); !parsed) return Failure(parsed.error());
+  if (const auto parsed = found.parse(kNet9Code, {&map, 1}, dac_table); !parsed) return Failure(parsed.error());
+  return found;
 }
 
 std::uint64_t Descriptor::contract(std::string_view name) const {

@@ -1,8 +1,11 @@
 // The contract descriptor of a CoreCLR, .NET 9 and later: the offsets of fields, the addresses of roots, and the
 // versions of the algorithms by which these are read.
 //
+// .NET 9 does not tell how its methods are found, and programs of a single file have no descriptor then. What is
+// missing is known here. The address of the map of code is the first of the addresses in g_dacTable.
+//
 // dotnet/runtime, docs/design/datacontracts: contract-descriptor.md, data_descriptor.md ("Physical JSON descriptor",
-// the compact form).
+// the compact form); src/coreclr/inc/dacvars.h.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +30,11 @@ class Descriptor {
   // Reads it where DotNetRuntimeContractDescriptor is. kUnreadable; kMalformed, kLimit: it is none; kUnsupported: of a
   // 32-bit runtime, or of a version that is not known.
   [[nodiscard]] static Expected<Descriptor> read(const Memory& memory, std::uint64_t address);
+
+  // Of a .NET 9: `found`, its descriptor, or one that is empty, with what it does not say. kUnreadable: the table at
+  // `dac_table` is not written yet.
+  [[nodiscard]] static Expected<Descriptor> of_net9(Descriptor found, const Memory& memory, std::uint64_t dac_table);
+  [[nodiscard]] bool is_empty() const { return types_.empty(); }
 
   // 0: the runtime does not have that contract.
   [[nodiscard]] std::uint64_t contract(std::string_view name) const;

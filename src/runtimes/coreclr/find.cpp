@@ -9,6 +9,7 @@
 #include "runtimes/coreclr/rows.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/late_map.h"
+#include "runtimes/memory_reader.h"
 #include "runtimes/own_ranges.h"
 
 namespace windlass::runtimes::coreclr {
@@ -16,8 +17,8 @@ namespace {
 
 class CoreClr final : public Runtime {
  public:
-  CoreClr(std::shared_ptr<const Memory> memory, std::uint64_t descriptor)
-      : memory_(std::move(memory)), descriptor_(descriptor) {
+  CoreClr(std::shared_ptr<const Memory> memory, const Exports& exports)
+      : memory_(std::move(memory)), exports_(exports) {
     prepare();
   }
 
@@ -60,25 +61,41 @@ class CoreClr final : public Runtime {
 
  private:
   using Tables = Parts<CodeMap, Names>;
+  // src/coreclr/inc/runtimeinfo.h: a signature, a number and three times 24 bytes stand in front of the version.
+  static constexpr std::uint64_t kVersionInInfo = 96;
 
   [[nodiscard]] bool has_map() const { return tables_ && tables_->map; }
 
   [[nodiscard]] Expected<Tables> read() const {
-    const auto found = Descriptor::read(*memory_, descriptor_);
+    const auto found = describe();
     if (!found) return Failure(found.error());
     if (found->text("Architecture").value_or("x64") != "x64")
-      return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_);
+      return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", exports_.descriptor);
     Tables tables;
     tables.take(CodeMap::make(*found));
     tables.take(Names::make(*found));
     return tables;
+  }
+  // .NET 9 has a descriptor without that contract, or none.
+  [[nodiscard]] Expected<Descriptor> describe() const {
+    auto found =
+        exports_.descriptor != 0 ? Descriptor::read(*memory_, exports_.descriptor) : Expected<Descriptor>(Descriptor());
+    if (!found || found->contract("ExecutionManager") != 0 || exports_.dac_table == 0) return found;
+    if (exports_.descriptor == 0) {
+      const auto version = read_value<std::uint32_t>(*memory_, exports_.info + kVersionInInfo);
+      if (!version) return fail(ErrorCode::kUnreadable, "the .NET runtime's version cannot be read", exports_.info);
+      if (*version != 9)
+        return fail(ErrorCode::kUnsupported, "a .NET runtime that says nothing of its methods, and is none of .NET 9",
+                    exports_.info, *version);
+    }
+    return Descriptor::of_net9(std::move(*found), *memory_, exports_.dac_table);
   }
   void prepare() {
     tables_.prepare([&] { return read(); });
   }
 
   std::shared_ptr<const Memory> memory_;
-  std::uint64_t descriptor_;
+  Exports exports_;
   OwnRanges own_;
   LateMap<Tables> tables_;
 };
@@ -90,7 +107,35 @@ Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor) {
-  return std::make_unique<CoreClr>(std::move(memory), descriptor);
+  return open(std::move(memory), Exports{.descriptor = descriptor});
+}
+
+std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports) {
+  return std::make_unique<CoreClr>(std::move(memory), exports);
+}
+
+namespace {
+
+Exports exports_of(const Memory& memory, std::uint64_t base) {
+  const auto at = [&](const char* name) { return find_dynamic_symbol(memory, base, name).value_or(0); };
+  Exports found{.descriptor = at("DotNetRuntimeContractDescriptor")};
+  if (found.descriptor == 0) found.info = at("DotNetRuntimeInfo");
+  if (found.descriptor != 0 || found.info != 0) found.dac_table = at("g_dacTable");
+  return found;
+}
+
+}  // namespace
+
+Expected<std::uint64_t> find_image(const Memory& memory, std::uint64_t base) {
+  const Exports found = exports_of(memory, base);
+  if (found.descriptor == 0 && (found.info == 0 || found.dac_table == 0))
+    return fail(ErrorCode::kNotFound, "the image has no .NET runtime", base);
+  return base;
+}
+
+std::unique_ptr<Runtime> open_image(std::shared_ptr<const Memory> memory, std::uint64_t base) {
+  const Exports exports = exports_of(*memory, base);
+  return open(std::move(memory), exports);
 }
 
 }  // namespace windlass::runtimes::coreclr

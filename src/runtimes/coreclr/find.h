@@ -10,11 +10,23 @@
 
 namespace windlass::runtimes::coreclr {
 
+// What an image exports for debuggers; 0: not that.
+struct Exports {
+  std::uint64_t descriptor = 0;  // DotNetRuntimeContractDescriptor, since .NET 9
+  std::uint64_t dac_table = 0;   // g_dacTable
+  std::uint64_t info = 0;        // DotNetRuntimeInfo, of programs of a single file
+};
+
+// Gives the address of the image at `base`, if it has a runtime. kNotFound: it has none.
+[[nodiscard]] Expected<std::uint64_t> find_image(const Memory& memory, std::uint64_t base);
+[[nodiscard]] std::unique_ptr<Runtime> open_image(std::shared_ptr<const Memory> memory, std::uint64_t base);
+
 // In the image whose first byte is mapped at `base`. kNotFound: it has none.
 [[nodiscard]] Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base);
 
 // The runtime with the descriptor at an address. Never fails: if the descriptor cannot be understood, the result finds
 // nothing, and its problem() has the reason. Keeps the memory.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor);
+[[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports);
 
 }  // namespace windlass::runtimes::coreclr

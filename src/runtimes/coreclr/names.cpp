@@ -30,11 +30,15 @@ Expected<Names> Names::make(const Descriptor& descriptor) {
   names.chunk_token_ = layout.field("MethodDescChunk", "FlagsAndTokenRange");
   names.table_module_ = layout.field("MethodTable", "Module");
   names.table_flags2_ = layout.field("MethodTable", "MTFlags2");
-  names.module_assembly_ = layout.field("Module", "PEAssembly");
-  names.assembly_image_ = layout.field("PEAssembly", "PEImage");
-  names.image_layout_ = layout.field("PEImage", "LoadedImageLayout");
-  names.layout_base_ = layout.field("PEImageLayout", "Base");
-  names.layout_flags_ = layout.field("PEImageLayout", "Flags");
+  if (!descriptor.offset("Module", "PEAssembly")) {
+    names.module_base_ = layout.field("Module", "Base");
+  } else {
+    names.module_assembly_ = layout.field("Module", "PEAssembly");
+    names.assembly_image_ = layout.field("PEAssembly", "PEImage");
+    names.image_layout_ = layout.field("PEImage", "LoadedImageLayout");
+    names.layout_base_ = layout.field("PEImageLayout", "Base");
+    names.layout_flags_ = layout.field("PEImageLayout", "Flags");
+  }
   names.alignment_ = layout.global("MethodDescAlignment");
   names.token_bits_ = layout.global("MethodDescTokenRemainderBitCount");
   if (layout.error()) return Failure(*layout.error());
@@ -43,17 +47,25 @@ Expected<Names> Names::make(const Descriptor& descriptor) {
   return names;
 }
 
-const Metadata* Names::metadata_of(const Memory& memory, std::uint64_t module) {
+Names::Image Names::image_of(const Memory& memory, std::uint64_t module) const {
+  if (module_base_ != 0) return {read_value<std::uint64_t>(memory, module + module_base_).value_or(0), std::nullopt};
   const auto assembly = read_value<std::uint64_t>(memory, module + module_assembly_);
   const auto image = assembly ? read_value<std::uint64_t>(memory, *assembly + assembly_image_) : std::nullopt;
   const auto layout = image ? read_value<std::uint64_t>(memory, *image + image_layout_) : std::nullopt;
   const auto base = layout ? read_value<std::uint64_t>(memory, *layout + layout_base_) : std::nullopt;
   const auto flags = layout ? read_value<std::uint32_t>(memory, *layout + layout_flags_) : std::nullopt;
-  if (!base || !flags || *base == 0) return nullptr;
-  if (const auto known = modules_.find(*base); known != modules_.end()) return known->second.get();
+  if (!base || !flags) return {};
+  return {*base, (*flags & kMappedImage) == 0};
+}
+
+const Metadata* Names::metadata_of(const Memory& memory, std::uint64_t module) {
+  const Image image = image_of(memory, module);
+  if (image.base == 0) return nullptr;
+  if (const auto known = modules_.find(image.base); known != modules_.end()) return known->second.get();
   if (modules_.size() >= kMaxModules) modules_.clear();
-  const auto tables = MetadataTables::open(memory, *base, (*flags & kMappedImage) == 0);
-  return modules_.emplace(*base, tables ? std::make_unique<Metadata>(*tables) : nullptr).first->second.get();
+  auto tables = MetadataTables::open(memory, image.base, image.flat.value_or(false));
+  if (!tables && !image.flat) tables = MetadataTables::open(memory, image.base, true);
+  return modules_.emplace(image.base, tables ? std::make_unique<Metadata>(*tables) : nullptr).first->second.get();
 }
 
 std::string Names::name_of(const Memory& memory, std::uint64_t method_desc) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -28,11 +29,17 @@ class Names {
   [[nodiscard]] std::string name_of(const Memory& memory, std::uint64_t method_desc);
 
  private:
+  struct Image {
+    std::uint64_t base = 0;    // 0: not known
+    std::optional<bool> flat;  // laid out as in the file; nothing: not known
+  };
+  [[nodiscard]] Image image_of(const Memory& memory, std::uint64_t module) const;
   [[nodiscard]] const Metadata* metadata_of(const Memory& memory, std::uint64_t module);
 
   std::uint32_t method_token_ = 0, method_chunk_index_ = 0, method_flags_ = 0, method_name_ = 0;
   std::uint32_t chunk_size_ = 0, chunk_table_ = 0, chunk_token_ = 0;
   std::uint32_t table_module_ = 0, table_flags2_ = 0;
+  std::uint32_t module_base_ = 0;  // .NET 9; later ones say how the image is laid out, too
   std::uint32_t module_assembly_ = 0, assembly_image_ = 0, image_layout_ = 0, layout_base_ = 0, layout_flags_ = 0;
   std::uint64_t alignment_ = 0, token_bits_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Metadata>> modules_;  // by their image's base; null: unreadable

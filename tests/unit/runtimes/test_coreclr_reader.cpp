@@ -159,6 +159,45 @@ TEST(CoreClrReader, SaysWhatItDoesNotKnow) {
             ErrorCode::kUnsupported);
 }
 
+// Its descriptor does not tell of the code, or there is none.
+TEST(CoreClrReader, Net9IsReadByWhatIsKnownOfIt) {
+  const FakeCoreClr fake({.execution_manager = 0});
+  const BlockMemory memory = fake.memory();
+  for (const Exports& exports : {Exports{.descriptor = fake.descriptor, .dac_table = fake.dac_table, .info = 0},
+                                 Exports{.descriptor = 0, .dac_table = fake.dac_table, .info = fake.runtime_info}}) {
+    const auto runtime = open(unowned(memory), exports);
+    EXPECT_FALSE(runtime->problem().has_value()) << runtime->problem()->text();
+    const auto first = runtime->method_at(fake.first + 5);
+    ASSERT_TRUE(first.has_value()) << first.error().text();
+    EXPECT_EQ((*first)->begin, fake.first);
+    EXPECT_EQ((*first)->name, "Space.Type.One(Int32, String)");
+  }
+}
+
+TEST(CoreClrReader, WithoutADescriptorOtherVersionsAreNamed) {
+  const FakeCoreClr fake;
+  BlockMemory memory = fake.memory();
+  const auto put = [&](std::uint64_t at, auto value) {
+    std::memcpy(memory.bytes().data() + (at - memory.base()), &value, sizeof value);
+  };
+  put(fake.runtime_info + FakeCoreClr::kVersionInInfo, std::uint32_t{8});
+  const Exports exports{.descriptor = 0, .dac_table = fake.dac_table, .info = fake.runtime_info};
+  const auto other = open(unowned(memory), exports);
+  ASSERT_TRUE(other->problem().has_value());
+  EXPECT_EQ(other->problem()->code, ErrorCode::kUnsupported);
+  EXPECT_EQ(other->problem()->detail, 8U);
+  EXPECT_FALSE(other->is_understood());
+  // The table is written when the runtime starts.
+  put(fake.runtime_info + FakeCoreClr::kVersionInInfo, std::uint32_t{9});
+  std::uint64_t map = 0;
+  ASSERT_TRUE(memory.read(fake.dac_table, &map, sizeof map));
+  put(fake.dac_table, std::uint64_t{0});
+  const auto early = open(unowned(memory), exports);
+  EXPECT_FALSE(early->method_at(fake.first));
+  put(fake.dac_table, map);
+  EXPECT_TRUE(early->method_at(fake.first));
+}
+
 TEST(CoreClrReader, OldMapsAreSearched) {
   const FakeCoreClr fake({.execution_manager = 1});
   const BlockMemory memory = fake.memory();
