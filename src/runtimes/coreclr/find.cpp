@@ -1,5 +1,7 @@
 #include "runtimes/coreclr/find.h"
 
+#include <elf.h>
+
 #include <optional>
 #include <utility>
 
@@ -63,6 +65,7 @@ class CoreClr final : public Runtime {
   using Tables = Parts<CodeMap, Names>;
   // src/coreclr/inc/runtimeinfo.h: a signature, a number and three times 24 bytes stand in front of the version.
   static constexpr std::uint64_t kVersionInInfo = 96;
+  static constexpr std::uint32_t kNotTold = 0;
 
   [[nodiscard]] bool has_map() const { return tables_ && tables_->map; }
 
@@ -81,8 +84,11 @@ class CoreClr final : public Runtime {
     auto found =
         exports_.descriptor != 0 ? Descriptor::read(*memory_, exports_.descriptor) : Expected<Descriptor>(Descriptor());
     if (!found || found->contract("ExecutionManager") != 0 || exports_.dac_table == 0) return found;
+    if (!exports_.x64)
+      return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", exports_.dac_table);
     if (exports_.descriptor == 0) {
-      const auto version = read_value<std::uint32_t>(*memory_, exports_.info + kVersionInInfo);
+      const auto version = exports_.info != 0 ? read_value<std::uint32_t>(*memory_, exports_.info + kVersionInInfo)
+                                              : std::optional(kNotTold);
       if (!version) return fail(ErrorCode::kUnreadable, "the .NET runtime's version cannot be read", exports_.info);
       if (*version != 9)
         return fail(ErrorCode::kUnsupported, "a .NET runtime that says nothing of its methods, and is none of .NET 9",
@@ -119,8 +125,10 @@ namespace {
 Exports exports_of(const Memory& memory, std::uint64_t base) {
   const auto at = [&](const char* name) { return find_dynamic_symbol(memory, base, name).value_or(0); };
   Exports found{.descriptor = at("DotNetRuntimeContractDescriptor")};
-  if (found.descriptor == 0) found.info = at("DotNetRuntimeInfo");
-  if (found.descriptor != 0 || found.info != 0) found.dac_table = at("g_dacTable");
+  found.dac_table = at("g_dacTable");
+  if (found.descriptor == 0 && found.dac_table != 0) found.info = at("DotNetRuntimeInfo");
+  const auto header = read_value<Elf64_Ehdr>(memory, base);
+  found.x64 = header && header->e_machine == EM_X86_64;
   return found;
 }
 
@@ -128,7 +136,7 @@ Exports exports_of(const Memory& memory, std::uint64_t base) {
 
 Expected<std::uint64_t> find_image(const Memory& memory, std::uint64_t base) {
   const Exports found = exports_of(memory, base);
-  if (found.descriptor == 0 && (found.info == 0 || found.dac_table == 0))
+  if (found.descriptor == 0 && found.dac_table == 0)
     return fail(ErrorCode::kNotFound, "the image has no .NET runtime", base);
   return base;
 }

@@ -15,6 +15,7 @@ struct Exports {
   std::uint64_t descriptor = 0;  // DotNetRuntimeContractDescriptor, since .NET 9
   std::uint64_t dac_table = 0;   // g_dacTable
   std::uint64_t info = 0;        // DotNetRuntimeInfo, of programs of a single file
+  bool x64 = true;               // what machine the image is for
 };
 
 // Gives the address of the image at `base`, if it has a runtime. kNotFound: it has none.

@@ -174,6 +174,17 @@ TEST(CoreClrReader, Net9IsReadByWhatIsKnownOfIt) {
   }
 }
 
+// Its descriptor does not say which machine it is for; the image does.
+TEST(CoreClrReader, Net9OfAnotherMachineIsRefused) {
+  const FakeCoreClr fake({.execution_manager = 0});
+  const BlockMemory memory = fake.memory();
+  const auto runtime =
+      open(unowned(memory), Exports{.descriptor = fake.descriptor, .dac_table = fake.dac_table, .x64 = false});
+  ASSERT_TRUE(runtime->problem().has_value());
+  EXPECT_STREQ(runtime->problem()->what, "code of a .NET runtime for another machine");
+  EXPECT_FALSE(runtime->method_at(fake.first));
+}
+
 TEST(CoreClrReader, WithoutADescriptorOtherVersionsAreNamed) {
   const FakeCoreClr fake;
   BlockMemory memory = fake.memory();
@@ -187,6 +198,10 @@ TEST(CoreClrReader, WithoutADescriptorOtherVersionsAreNamed) {
   EXPECT_EQ(other->problem()->code, ErrorCode::kUnsupported);
   EXPECT_EQ(other->problem()->detail, 8U);
   EXPECT_FALSE(other->is_understood());
+  // libcoreclr.so of .NET 8 does not tell which version it is.
+  const auto untold = open(unowned(memory), Exports{.dac_table = fake.dac_table});
+  EXPECT_EQ(untold->problem()->code, ErrorCode::kUnsupported);
+  EXPECT_EQ(untold->problem()->detail, 0U);
   // The table is written when the runtime starts.
   put(fake.runtime_info + FakeCoreClr::kVersionInInfo, std::uint32_t{9});
   std::uint64_t map = 0;
