@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,11 @@ class Sleeper {
     char end;
     EXPECT_EQ(::read(pipe[0], &end, 1), 0);  // the new program has begun
     ::close(pipe[0]);
+    // The kernel closes descriptors before it says where the new environment is.
+    const auto has_environment = [&] {
+      return std::ifstream(fmt::format("/proc/{}/environ", pid_)).peek() != std::ifstream::traits_type::eof();
+    };
+    for (int i = 0; i < 10'000 && !environment.empty() && !has_environment(); ++i) ::usleep(1000);
   }
   ~Sleeper() {
     end();
