@@ -41,6 +41,13 @@ using x86_64::dwarf_number;
   return number == 3 || number == kRbp || number == 6 || number == 7 || (number >= 12 && number <= 15);
 }
 
+// Code of .NET for Linux has Windows' unwind information and System V's convention (clr-abi.md, "System V x86_64
+// support").
+inline constexpr unsigned kPreservedByWindowsAlone[] = {6, 7};
+inline void take_system_v(FrameRow& row) {
+  for (const unsigned number : kPreservedByWindowsAlone) row.registers.erase(dwarf_number(number));
+}
+
 // xmm0-xmm15 are DWARF's 17-32; calls preserve xmm6-xmm15.
 inline constexpr RegisterNumber kXmm0 = 17;
 [[nodiscard]] constexpr bool is_xmm(RegisterNumber dwarf) { return dwarf >= kXmm0 && dwarf < kXmm0 + 16; }

@@ -60,7 +60,7 @@ class X64Source final : public PeSource {
     }
     const HandlerCall handler = take(unwound, addresses, caller, saved);
     if (image_.is_of_other_system())
-      for (const unsigned number : kKeptByWindows) caller.forget(winx64::dwarf_number(number));
+      for (const unsigned number : winx64::kPreservedByWindowsAlone) caller.forget(winx64::dwarf_number(number));
     return handler;
   }
 
@@ -140,22 +140,26 @@ class X64Source final : public PeSource {
       visitor.numbered_rows(rows, evaluator.rows());
     };
     const auto give = [&](const FrameRow& row) { visitor.row(row); };
+    FrameRow changed;
+    const auto give_by_convention = [&](const FrameRow& row) {
+      changed = row;
+      take_convention(changed);
+      visitor.row(changed);
+    };
     for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) {
       const std::size_t stored = table().stored_index(i);
       const winx64::RuntimeFunction entry = functions_.stored(stored);
-      if (is_dispatcher(entry) || image_.is_of_other_system())
+      if (is_dispatcher(entry))
         lower(stored, give, report);
+      else if (image_.is_of_other_system())
+        evaluator.for_each_row(entry, give_by_convention, report);
       else
         evaluator.for_each_row(entry, give_numbered, give, report);
     }
   }
 
-  // .NET's code for other systems follows System V's convention, in which rsi and rdi are not preserved (clr-abi.md,
-  // "System V x86_64 support").
-  static constexpr unsigned kKeptByWindows[] = {6, 7};
   void take_convention(FrameRow& row) const {
-    if (image_.is_of_other_system())
-      for (const unsigned number : kKeptByWindows) row.registers.erase(winx64::dwarf_number(number));
+    if (image_.is_of_other_system()) winx64::take_system_v(row);
   }
 
   [[nodiscard]] bool has_ec(std::uint64_t rva) const {

@@ -72,13 +72,11 @@ ByteView CodeMethod::bytes_at(std::uint32_t rva, std::uint32_t wanted) const {
   return at >= begin && at < end ? part(code_, at - begin) : ByteView();
 }
 
-// To addresses of the process. The runtime's code follows System V's convention, in which rsi and rdi are not preserved
-// (clr-abi.md, "System V x86_64 support").
+// To addresses of the process.
 void CodeMethod::finish(FrameRow& row) const {
   row.begin += block_.base;
   row.end += block_.base;
-  row.registers.erase(winx64::dwarf_number(6));
-  row.registers.erase(winx64::dwarf_number(7));
+  winx64::take_system_v(row);
 }
 
 Expected<void> CodeMethod::row_at(std::uint64_t address, FrameRow& to) const {
