@@ -39,10 +39,8 @@ bool NetNames::name(std::size_t index, std::uint32_t begin, ModuleNames& names) 
   const auto after = std::ranges::upper_bound(methods_, begin, {}, &image::CompiledMethod::rva);
   if (after == methods_.begin() || std::prev(after)->method == 0) return false;
   const image::CompiledMethod& found = *std::prev(after);
-  const std::uint32_t type = tables_.owner_of(*file_, found.method);
-  std::string name = metadata_.method_name(*file_, found.method, type);
+  const std::string name = metadata_.full_name(*file_, found.method, tables_.owner_of(*file_, found.method));
   if (name.empty()) return false;
-  if (const std::string in = metadata_.type_name(*file_, type); !in.empty()) name = in + "." + name;
   names.begins[index] = found.rva;
   names.add_line(index, {names.function(name, {}, 0), 0});
   return true;

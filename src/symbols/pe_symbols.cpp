@@ -115,8 +115,10 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;
     if (go_ && go_->name(i, rva, lines_, names)) continue;
-    if (const Part part = part_at(tables_->parts, rva); net_ && part.function != 0)
-      if (net_->name(i, static_cast<std::uint32_t>(part.begin), names)) continue;
+    if (net_) {
+      const Part part = part_at(tables_->parts, rva);
+      if (part.function != 0 && net_->name(i, static_cast<std::uint32_t>(part.begin), names)) continue;
+    }
     if (pdb_ && pdb_->name(i, rva, lines_, names)) continue;
     name_by_symbols(i, rva, names);
   }

@@ -231,6 +231,13 @@ std::string Metadata::generics(const Memory& memory, TableRow owner) const {
   return text + "]";
 }
 
+std::string Metadata::full_name(const Memory& memory, std::uint32_t row, std::uint32_t type) const {
+  std::string name = method_name(memory, row, type);
+  if (name.empty()) return name;
+  const std::string in = type_name(memory, type);
+  return in.empty() ? name : in + "." + name;
+}
+
 std::string Metadata::method_name(const Memory& memory, std::uint32_t row, std::uint32_t type) const {
   const TableRow method{Table::kMethodDef, row};
   const auto at = tables_.column(memory, method, kMethodName);

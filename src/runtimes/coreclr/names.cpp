@@ -87,11 +87,7 @@ std::string Names::name_of(const Memory& memory, std::uint64_t method_desc) {
   const std::uint32_t row = (*high & ((1U << (kTokenBits - bits)) - 1)) << bits | (*low & ((1U << bits) - 1));
   const Metadata* metadata = metadata_of(memory, *module);
   if (metadata == nullptr) return {};
-  const std::uint32_t type = *flags2 >> kTypeRowShift;
-  std::string name = metadata->method_name(memory, row, type);
-  if (name.empty()) return {};
-  const std::string in = metadata->type_name(memory, type);
-  return in.empty() ? name : in + "." + name;
+  return metadata->full_name(memory, row, *flags2 >> kTypeRowShift);
 }
 
 }  // namespace windlass::runtimes::coreclr
