@@ -45,7 +45,7 @@ BlockMemory patched(const FakeCoreClr& fake, const std::uint8_t* data, std::size
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const FakeCoreClr fake;
   const BlockMemory memory = patched(fake, data, std::min<std::size_t>(size, 4096));
-  const auto runtime = runtimes::coreclr::open(runtimes::unowned(memory), fake.descriptor);
+  const auto runtime = runtimes::coreclr::open(runtimes::unowned(memory), {.descriptor = fake.descriptor});
   for (const std::uint64_t pc :
        {fake.first, fake.first + 5, fake.second + 600, fake.handler, fake.stub, fake.stub + 1, fake.stub + 700}) {
     const auto method = runtime->method_at(pc);

@@ -212,7 +212,7 @@ TEST_F(CoreClr, ReadingWhileItRunsEnds) {
     std::size_t found = 0, asked = 0;
     for (int round = 0; round < 20 || found == 0; ++round) {
       ASSERT_LT(round, 2000);
-      const auto runtime = coreclr::open(memory, *at);
+      const auto runtime = coreclr::open(memory, {.descriptor = *at});
       for (const os::ProcMap& map : maps) {
         if (!map.executable || !map.path.starts_with("/memfd:")) continue;
         for (std::uint64_t pc = map.begin + static_cast<std::uint64_t>(round) % 61; pc < map.end; pc += 997) {

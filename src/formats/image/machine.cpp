@@ -2,23 +2,23 @@
 
 #include <cstring>
 
-#include "formats/image/pe_format.h"
+#include "formats/image/pe.h"
 
 namespace windlass::image {
 namespace {
 
 // What the field says that names a machine. ELF: gABI chapter 4 and the registry of e_machine; PE: "PE Format", Machine
-// Types (Microsoft); 0: images of i386 have no unwind information, and are not read.
+// Types (Microsoft); none: images of i386 have no unwind information, and are not read.
 constexpr std::uint8_t kElf32 = 1, kElf64 = 2;
 struct Code {
   std::uint16_t elf;
   std::uint8_t elf_class;
-  std::uint16_t pe;
+  std::optional<PeMachine> pe;
   Architecture architecture;
 };
-constexpr Code kCodes[] = {{62, kElf64, pe::kX64Machine, Architecture::kX86_64},
-                           {183, kElf64, pe::kArm64Machine, Architecture::kAArch64},
-                           {3, kElf32, 0, Architecture::kI386}};
+constexpr Code kCodes[] = {{62, kElf64, PeMachine::kAmd64, Architecture::kX86_64},
+                           {183, kElf64, PeMachine::kArm64, Architecture::kAArch64},
+                           {3, kElf32, std::nullopt, Architecture::kI386}};
 
 constexpr std::uint64_t kElfClass = 4, kElfMachine = 18;  // the same in Elf32_Ehdr
 constexpr std::uint64_t kPeOffset = 0x3c;                 // of the headers, in the DOS header
@@ -49,8 +49,8 @@ CodeMachine machine_of(ByteView image) {
   const auto headers = image.at<std::uint32_t>(kPeOffset);
   if (!headers || !begins_with(image, *headers, "PE\0\0", 4)) return {};
   const auto value = image.at<std::uint16_t>(std::uint64_t{*headers} + 4);
-  const std::uint16_t number = value ? pe::machine_number(*value).machine : std::uint16_t{0};
-  return value ? machine_where([&](const Code& code) { return code.pe != 0 && code.pe == number; }) : CodeMachine{};
+  if (!value) return {};
+  return machine_where([&](const Code& code) { return code.pe == machine_number(*value).machine; });
 }
 
 }  // namespace windlass::image

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint32_t kPage = 4096;
 
-bool is_supported(std::uint16_t machine) {
-  switch (static_cast<PeMachine>(machine)) {
+bool is_supported(PeMachine machine) {
+  switch (machine) {
     case PeMachine::kAmd64:
     case PeMachine::kArm64:
     case PeMachine::kArm64Ec:
@@ -73,10 +73,10 @@ Expected<void> PeImage::read_headers() {
   const std::uint64_t start = *bytes_.at<std::uint32_t>(pe::kSignatureOffsetAt) + 4ULL;
   const auto file = bytes_.at<pe::FileHeader>(start);
   if (!file) return fail(ErrorCode::kTruncated, "PE file header reaches past the end", bytes_.origin() + start);
-  const pe::MachineNumber number = pe::machine_number(file->machine);
+  const PeMachineNumber number = machine_number(file->machine);
   if (!is_supported(number.machine))
     return fail(ErrorCode::kUnsupported, "PE machine is neither x64 nor ARM64", bytes_.origin() + start, file->machine);
-  machine_ = effective_machine_ = static_cast<PeMachine>(number.machine);
+  machine_ = effective_machine_ = number.machine;
   other_system_ = number.other_system;
   timestamp_ = file->timestamp;
 

@@ -18,6 +18,21 @@ namespace windlass::image {
 
 enum class PeMachine : std::uint16_t { kAmd64 = 0x8664, kArm64 = 0xaa64, kArm64Ec = 0xa641, kArm64X = 0xa64e };
 
+// What a header's number says. Images that .NET's crossgen has made for another system than Windows have the machine's
+// number XOR the system's (dotnet/runtime, src/coreclr/inc/pedecoder.h, IMAGE_FILE_MACHINE_OS_MASK_*).
+struct PeMachineNumber {
+  PeMachine machine = PeMachine::kAmd64;  // which may be none that is known
+  bool other_system = false;
+};
+constexpr PeMachineNumber machine_number(std::uint16_t field) {
+  constexpr std::uint16_t kSystems[] = {0x4644, 0xadc4, 0x7b79, 0x1993,
+                                        0x1992};  // Apple, FreeBSD, Linux, NetBSD, SunOS
+  for (const std::uint16_t system : kSystems)
+    for (const PeMachine machine : {PeMachine::kAmd64, PeMachine::kArm64})
+      if (field == (static_cast<std::uint16_t>(machine) ^ system)) return {machine, true};
+  return {static_cast<PeMachine>(field), false};
+}
+
 // "x64", "ARM64", "ARM64EC", "ARM64X".
 [[nodiscard]] std::string_view machine_name(PeMachine machine);
 

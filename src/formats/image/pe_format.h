@@ -11,23 +11,6 @@ inline constexpr std::uint32_t kSignature = 0x0000'4550;  // "PE\0\0"
 inline constexpr std::uint64_t kSignatureOffsetAt = 0x3c;
 inline constexpr std::uint16_t kPe32Plus = 0x20b;
 
-// Images that .NET's crossgen has made for another system than Windows have the machine's number XOR the system's
-// (dotnet/runtime, src/coreclr/inc/pedecoder.h, IMAGE_FILE_MACHINE_OS_MASK_*): Apple, FreeBSD, Linux, NetBSD, SunOS.
-inline constexpr std::uint16_t kSystems[] = {0x4644, 0xadc4, 0x7b79, 0x1993, 0x1992};
-inline constexpr std::uint16_t kX64Machine = 0x8664, kArm64Machine = 0xaa64;
-
-// The number of the machine, and whether the image is for another system than Windows.
-struct MachineNumber {
-  std::uint16_t machine = 0;
-  bool other_system = false;
-};
-constexpr MachineNumber machine_number(std::uint16_t field) {
-  for (const std::uint16_t system : kSystems)
-    for (const std::uint16_t machine : {kX64Machine, kArm64Machine})
-      if (field == (machine ^ system)) return {machine, true};
-  return {field, false};
-}
-
 struct FileHeader {  // "COFF File Header"
   std::uint16_t machine;
   std::uint16_t section_count;

@@ -112,10 +112,6 @@ Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base
   return find_dynamic_symbol(memory, base, "DotNetRuntimeContractDescriptor");
 }
 
-std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor) {
-  return open(std::move(memory), Exports{.descriptor = descriptor});
-}
-
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports) {
   return std::make_unique<CoreClr>(std::move(memory), exports);
 }
@@ -124,7 +120,7 @@ namespace {
 
 Exports exports_of(const Memory& memory, std::uint64_t base) {
   const auto at = [&](const char* name) { return find_dynamic_symbol(memory, base, name).value_or(0); };
-  Exports found{.descriptor = at("DotNetRuntimeContractDescriptor")};
+  Exports found{.descriptor = find_descriptor(memory, base).value_or(0)};
   found.dac_table = at("g_dacTable");
   if (found.descriptor == 0 && found.dac_table != 0) found.info = at("DotNetRuntimeInfo");
   const auto header = read_value<Elf64_Ehdr>(memory, base);

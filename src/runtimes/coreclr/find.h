@@ -25,9 +25,8 @@ struct Exports {
 // In the image whose first byte is mapped at `base`. kNotFound: it has none.
 [[nodiscard]] Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base);
 
-// The runtime with the descriptor at an address. Never fails: if the descriptor cannot be understood, the result finds
-// nothing, and its problem() has the reason. Keeps the memory.
-[[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor);
+// The runtime of these exports. Never fails: if it cannot be understood, the result finds nothing, and its problem()
+// has the reason. Keeps the memory.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports);
 
 }  // namespace windlass::runtimes::coreclr

@@ -59,7 +59,7 @@ void expect_row(const wl_rule& rule, const FrameRow& row, std::uint64_t pc) {
 TEST(CoreClrRule, MethodsOfAHeapNeedNoLesson) {
   const test::FakeCoreClr fake;
   const test::BlockMemory memory = fake.memory();
-  const auto runtime = coreclr::open(runtimes::unowned(memory), fake.descriptor);
+  const auto runtime = coreclr::open(runtimes::unowned(memory), {.descriptor = fake.descriptor});
   const auto heap = runtime->heap_of(fake.first);
   ASSERT_TRUE(heap);
   Process process(memory, *heap);
@@ -86,7 +86,7 @@ TEST(CoreClrRule, MethodsOfAHeapNeedNoLesson) {
 TEST(CoreClrRule, OldMapsAreLeftToTheAgent) {
   const test::FakeCoreClr fake({.execution_manager = 1});
   const test::BlockMemory memory = fake.memory();
-  EXPECT_FALSE(coreclr::open(runtimes::unowned(memory), fake.descriptor)->heap_of(fake.first));
+  EXPECT_FALSE(coreclr::open(runtimes::unowned(memory), {.descriptor = fake.descriptor})->heap_of(fake.first));
 }
 
 // A heap of methods at random, of all codes that the kernel side undoes, and of some that it does not.
@@ -220,7 +220,7 @@ TEST(CoreClrRule, DamagedMemoryIsLeftToTheAgent) {
   for (int round = 0; round < 2000; ++round) {
     const test::FakeCoreClr fake;
     test::BlockMemory memory = fake.memory();
-    const auto heap = coreclr::open(runtimes::unowned(memory), fake.descriptor)->heap_of(fake.first);
+    const auto heap = coreclr::open(runtimes::unowned(memory), {.descriptor = fake.descriptor})->heap_of(fake.first);
     for (int i = 0; i < 8; ++i) memory.bytes()[random() % memory.bytes().size()] = std::byte(random());
     Process process(memory, *heap);
     for (const std::uint64_t pc : {fake.first + 4, fake.second + 300, fake.handler + 1, fake.stub})
@@ -232,7 +232,7 @@ TEST(CoreClrRule, DamagedMemoryIsLeftToTheAgent) {
 TEST(CoreClrRule, AStackIsWalkedByTheHeapsLesson) {
   const test::FakeCoreClr fake;
   test::BlockMemory memory = fake.memory();
-  const auto heap = coreclr::open(runtimes::unowned(memory), fake.descriptor)->heap_of(fake.first);
+  const auto heap = coreclr::open(runtimes::unowned(memory), {.descriptor = fake.descriptor})->heap_of(fake.first);
   ASSERT_TRUE(heap);
   FakeTarget target;
   wl_mapping code{};

@@ -24,7 +24,7 @@ using test::FakeCoreClr;
 constexpr RegisterNumber kRbx = 3, kRsp = 7;
 
 std::unique_ptr<Runtime> runtime_of(const FakeCoreClr& fake, const Memory& memory) {
-  return open(unowned(memory), fake.descriptor);
+  return open(unowned(memory), {.descriptor = fake.descriptor});
 }
 
 // ---- nibble maps

@@ -109,7 +109,8 @@ TEST(FailingReads, OfCodeRegisteredWithGdb) {
 
 TEST(FailingReads, OfCoreClr) {
   const test::FakeCoreClr fake;
-  expect_nothing_made_up(fake.memory(), [&](const Memory& of) { return coreclr::open(unowned(of), fake.descriptor); },
+  expect_nothing_made_up(fake.memory(),
+                         [&](const Memory& of) { return coreclr::open(unowned(of), {.descriptor = fake.descriptor}); },
                          {fake.first + 5, fake.second + 600, fake.handler + 1, fake.stub});
 }
 
