@@ -25,10 +25,9 @@ class Finder : public Needed {
     if (found < 0 || found > 0xffff) note({ErrorCode::kMalformed, "a number of a V8's type is none"});
     return static_cast<std::uint16_t>(found);
   }
+  [[nodiscard]] bool in_one_piece() const { return facts_.version() == kInOnePiece; }
   // `of_v8_10`: V8 10 does not tell of it.
-  std::uint16_t number(const char* name, std::uint16_t of_v8_10) {
-    return facts_.version() == kInOnePiece ? of_v8_10 : number(name);
-  }
+  std::uint16_t number(const char* name, std::uint16_t of_v8_10) { return in_one_piece() ? of_v8_10 : number(name); }
   std::uint16_t type(const char* name, std::uint16_t otherwise) {
     const auto found = facts_.instance_type(name);
     return found ? static_cast<std::uint16_t>(*found) : otherwise;
@@ -57,7 +56,7 @@ void find_strings(Finder& find, Layout& to) {
   to.thin = static_cast<std::uint8_t>(find.value("ThinStringTag"));
 }
 
-void find_types(Finder& find, bool in_one_piece, Layout& to) {
+void find_types(Finder& find, Layout& to) {
   to.first_nonstring = find.number("FirstNonstringType");
   to.map = find.number("MAP_TYPE");
   to.shared_type = find.number("SHARED_FUNCTION_INFO_TYPE");
@@ -66,7 +65,7 @@ void find_types(Finder& find, bool in_one_piece, Layout& to) {
   to.bytecode_type = find.number("BYTECODE_ARRAY_TYPE");
   const std::uint16_t code = find.number("CODE_TYPE");
   to.stream_type = find.number("INSTRUCTION_STREAM_TYPE", code);
-  to.code_type = in_one_piece ? find.number("CODE_DATA_CONTAINER_TYPE") : code;
+  to.code_type = find.in_one_piece() ? find.number("CODE_DATA_CONTAINER_TYPE") : code;
   to.interpreter_data = find.number("INTERPRETER_DATA_TYPE");
   to.weak_array = find.number("WEAK_FIXED_ARRAY_TYPE");
   const std::uint16_t bytes = find.number("BYTE_ARRAY_TYPE"), array = find.number("FIXED_ARRAY_TYPE");
@@ -106,7 +105,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.deopt_literals = find.number("DeoptimizationDataLiteralArrayIndex", 2);
   to.deopt_positions = find.number("DeoptimizationDataInliningPositionsIndex", 7);
   find_strings(find, to);
-  find_types(find, facts.version() == kInOnePiece, to);
+  find_types(find, to);
   if (to.shared_wrapper != 0) {
     to.wrapper_shared = find.field("SharedFunctionInfoWrapper", "shared_info");
     to.deopt_shared = find.number("DeoptimizationDataWrappedSharedFunctionInfoIndex");

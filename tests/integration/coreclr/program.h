@@ -16,11 +16,16 @@ namespace windlass::test {
 
 inline const std::string kCoreClrFolder = WINDLASS_CORECLR_DIRECTORY;
 
+// Empty: programs can be made.
+inline std::string why_no_programs() {
+  if (run("command -v npm node").status != 0) return "no node or npm";
+  return run("command -v mcs").status != 0 ? "no mcs" : "";
+}
+
 // Makes the program NAME there from NAME.cs in a folder. Empty: it is there; else why not.
 inline std::string make_coreclr_program(const std::string& name,
                                         const std::string& sources = WINDLASS_CORECLR_SOURCES) {
-  if (run("command -v npm node").status != 0) return "no node or npm";
-  if (run("command -v mcs").status != 0) return "no mcs";
+  if (std::string why = why_no_programs(); !why.empty()) return why;
   const std::string package = kCoreClrFolder + "/azure-mcp", made_of = kCoreClrFolder + "/" + name + ".exe";
   if (!fetch_package(package, "@azure/mcp-linux-x64", "2.0.5",
                      "sha512-0FX4fiv1yHAtGkvcBf0tp8agS50JyWAd0r5ebGQB3cGB+ANZYd7jFt+"
@@ -35,8 +40,7 @@ inline std::string make_coreclr_program(const std::string& name,
 // The program `methods` on an ordinary installation of .NET 9: the framework is in files of its own, compiled ahead of
 // time. Empty: it is FOLDER/dist/azmcp; else why not.
 inline std::string make_program_on_installed_net(const std::string& folder) {
-  if (run("command -v npm node").status != 0) return "no node or npm";
-  if (run("command -v mcs").status != 0) return "no mcs";
+  if (std::string why = why_no_programs(); !why.empty()) return why;
   if (!fetch_package(folder, "@azure/mcp-linux-x64", "0.5.0",
                      "sha512-sAMnUlnX1BSQhBbND7vu8wsiw8ikMcM6SbxP5mgHK6lWVYgv7eUjiSiLxDPmcubSi1XH7p60K4ez0xL5obiiAA=="))
     return "npm cannot fetch a .NET runtime";
