@@ -8,7 +8,16 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# The packages of the named sections that this machine lacks.
+# Whether one of the packages a|b... is installed.
+one_is_installed() {
+  local name
+  for name in ${1//|/ }; do
+    dpkg-query -W -f='${Status}\n' "$name" 2>/dev/null | grep -q '^install ok installed$' && return
+  done
+  return 1
+}
+
+# The packages of the named sections that this machine lacks. Names of one package in several distributions are joined by '|'.
 missing_packages() {
   local section='' line package command
   while IFS= read -r line; do
@@ -24,10 +33,24 @@ missing_packages() {
     case $line in *\?*) command=${line#*\?} ;; esac
     if [ -n "$command" ]; then
       command -v "$command" >/dev/null 2>&1 || echo "$package"
-    elif ! dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$'; then
+    elif ! one_is_installed "$package"; then
       echo "$package"
     fi
   done < packages.txt
+}
+
+# The name that this distribution gives each package: of a|b the first that apt can install, else the first.
+names_here() {
+  local package name found
+  for package; do
+    found=${package%%|*}
+    case $package in
+      *'|'*) for name in ${package//|/ }; do
+               LC_ALL=C apt-get install -s --no-install-recommends "$name" >/dev/null 2>&1 && { found=$name; break; }
+             done ;;
+    esac
+    echo "$found"
+  done
 }
 
 # What the simulated installation on standard input would remove, a package a line.
@@ -82,10 +105,10 @@ windlass_setup() {
     say "all packages are installed"
     return 0
   fi
-  # shellcheck disable=SC2086
-  set -- $missing
-  say "installing" "$@"
   as_root apt-get update -qq
+  # shellcheck disable=SC2046,SC2086
+  set -- $(names_here $missing)
+  say "installing" "$@"
   refuse_removals "$@" || return
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends "$@" >/dev/null
 }

@@ -141,6 +141,19 @@ expect_calls "yes: update -qq"
 expect_text "  for these together: cpio heaptrack"
 expect_text "  - do without, and take out of packages.txt: cpio heaptrack"
 
+# A package that other distributions call otherwise: the name that apt can install. One of them is enough.
+cp simulated/nonesuch simulated/bpftool
+cp simulated/cpio simulated/linux-tools-generic
+setup 'bpftool|linux-tools-generic'
+expect_status 0
+expect_text "$(bold "installing linux-tools-generic")"
+expect_calls "yes: update -qq
+yes: install -y -qq --no-remove --no-install-recommends linux-tools-generic"
+setup 'cpio|linux-tools-generic'
+expect_text "$(bold "installing cpio")"
+setup 'nonesuch|present'
+expect_status 0; expect_calls ""
+
 # What apt cannot install at all: in apt's words.
 cp simulated/nonesuch "simulated/cpio nonesuch"
 setup cpio nonesuch

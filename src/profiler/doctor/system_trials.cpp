@@ -45,7 +45,7 @@ int try_map(bpf_map_type type) {
 }
 
 // r0 = 0; exit
-int load_nothing(bpf_prog_type type, const bpf_prog_load_opts* options) {
+int load_nothing(bpf_prog_type type, bpf_prog_load_opts* options) {
   const bpf_insn code[] = {
       {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0},
       {BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
