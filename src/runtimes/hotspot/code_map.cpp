@@ -31,10 +31,11 @@ Blob::Kind kind_of(const std::string& name, std::int32_t frame_bytes) {
 Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   Layout layout(structs);
   CodeMap map;
-  map.heaps_ = layout.address("CodeCache", "_heaps");
+  map.is_one_heap_ = structs.is_jdk_8();
+  map.heaps_ = layout.any_address({{"CodeCache", "_heap"}, {"CodeCache", "_heaps"}});
   map.interpreter_ = layout.address("AbstractInterpreter", "_code");
   map.call_return_ = layout.address("StubRoutines", "_call_stub_return_address");
-  map.array_length_ = layout.field("GrowableArrayBase", "_len");
+  map.array_length_ = layout.any_field({{"GrowableArrayBase", "_len"}, {"GenericGrowableArray", "_len"}});
   map.array_data_ = layout.field("GrowableArray<int>", "_data");
   map.heap_memory_ = layout.field("CodeHeap", "_memory");
   map.heap_map_ = layout.field("CodeHeap", "_segmap");
@@ -58,19 +59,21 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   map.nmethod_verified_ =
       layout.any_field({{"nmethod", "_verified_entry_offset"}, {"nmethod", "_verified_entry_point"}});
   map.nmethod_osr_ = layout.field("nmethod", "_osr_entry_point");
-  map.deopt_is_offset_ = structs.offset("nmethod", "_deopt_handler_offset").has_value();
-  map.nmethod_deopt_ =
-      layout.any_field({{"nmethod", "_deopt_handler_offset"}, {"CompiledMethod", "_deopt_handler_begin"}});
+  map.deopt_is_offset_ = !structs.offset("CompiledMethod", "_deopt_handler_begin");
+  map.nmethod_deopt_ = layout.any_field({{"nmethod", "_deopt_handler_offset"},
+                                         {"nmethod", "_deoptimize_offset"},
+                                         {"CompiledMethod", "_deopt_handler_begin"}});
   map.nmethod_pcs_ = layout.field("nmethod", "_scopes_pcs_offset");
   map.data_is_apart_ = structs.offset("nmethod", "_immutable_data").has_value();
+  map.scopes_are_offset_ = structs.offset("nmethod", "_scopes_data_offset").has_value();
+  map.nmethod_scopes_ = layout.any_field({{"nmethod", "_scopes_data_offset"},
+                                          {"CompiledMethod", "_scopes_data_begin"},
+                                          {"nmethod", "_scopes_data_begin"}});
   if (map.data_is_apart_) {
-    map.nmethod_scopes_ = layout.field("nmethod", "_scopes_data_offset");
     map.nmethod_data_ = layout.field("nmethod", "_immutable_data");
     map.nmethod_data_size_ = layout.field("nmethod", "_immutable_data_size");
   } else {
     map.nmethod_pcs_end_ = layout.field("nmethod", "_dependencies_offset");
-    map.nmethod_scopes_ =
-        layout.any_field({{"CompiledMethod", "_scopes_data_begin"}, {"nmethod", "_scopes_data_begin"}});
     map.nmethod_metadata_ = layout.field("nmethod", "_metadata_offset");
   }
   // Of JDK 23 and later apart, too: behind the relocations.
@@ -93,11 +96,29 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   return map;
 }
 
+Expected<CodeMap::Heap> CodeMap::read_heap(const Memory& memory, std::uint64_t at) const {
+  const auto word = [&](std::uint32_t space, std::uint32_t field) {
+    return read_value<std::uint64_t>(memory, at + space + field);
+  };
+  const auto low = word(heap_memory_, space_low_), high = word(heap_memory_, space_high_),
+             map = word(heap_map_, space_low_), map_end = word(heap_map_, space_high_);
+  const auto log2 = read_value<std::uint32_t>(memory, at + heap_log2_);
+  if (!low || !high || !map || !map_end || !log2) return Failure(unreadable(at));
+  if (*log2 > 16 || *high < *low || *map_end < *map)
+    return fail(ErrorCode::kMalformed, "a heap of code that is none", at);
+  return Heap{*low, *high, *map, *map_end, *log2};
+}
+
 Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) const {
   const auto array = read_value<std::uint64_t>(memory, heaps_);
   if (!array) return Failure(unreadable(heaps_));
   std::vector<Heap> heaps;
   if (*array == 0) return heaps;  // it has just begun
+  if (is_one_heap_) {
+    const auto heap = read_heap(memory, *array);
+    if (!heap) return Failure(heap.error());
+    return std::vector<Heap>{*heap};
+  }
   const auto count = read_value<std::uint32_t>(memory, *array + array_length_);
   const auto data = read_value<std::uint64_t>(memory, *array + array_data_);
   if (!count || !data) return Failure(unreadable(*array));
@@ -105,16 +126,9 @@ Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) c
   for (std::uint32_t i = 0; i < *count; ++i) {
     const auto at = read_value<std::uint64_t>(memory, *data + std::uint64_t{i} * kWord);
     if (!at) return Failure(unreadable(*data));
-    const auto word = [&](std::uint32_t space, std::uint32_t field) {
-      return read_value<std::uint64_t>(memory, *at + space + field);
-    };
-    const auto low = word(heap_memory_, space_low_), high = word(heap_memory_, space_high_),
-               map = word(heap_map_, space_low_), map_end = word(heap_map_, space_high_);
-    const auto log2 = read_value<std::uint32_t>(memory, *at + heap_log2_);
-    if (!low || !high || !map || !map_end || !log2) return Failure(unreadable(*at));
-    if (*log2 > 16 || *high < *low || *map_end < *map)
-      return fail(ErrorCode::kMalformed, "a heap of code that is none", *at);
-    heaps.push_back({*low, *high, *map, *map_end, *log2});
+    const auto heap = read_heap(memory, *at);
+    if (!heap) return Failure(heap.error());
+    heaps.push_back(*heap);
   }
   return heaps;
 }
@@ -217,8 +231,9 @@ void CodeMap::read_debug_information(const Memory& memory, Blob& blob) const {
                   0,
                   0};
   } else {
-    blob.debug = {at + offset(nmethod_pcs_), at + offset(nmethod_pcs_end_),  word(nmethod_scopes_),
-                  at + offset(nmethod_pcs_), at + offset(nmethod_metadata_), word(nmethod_scopes_)};
+    const std::uint64_t scopes = scopes_are_offset_ ? at + offset(nmethod_scopes_) : word(nmethod_scopes_),
+                        pcs = at + offset(nmethod_pcs_);
+    blob.debug = {pcs, at + offset(nmethod_pcs_end_), scopes, pcs, at + offset(nmethod_metadata_), scopes};
   }
   if (mutable_data_ != 0) {
     const std::uint64_t data = word(mutable_data_);

@@ -87,6 +87,7 @@ class CodeMap {
     std::uint64_t begin = 0, end = 0, map = 0, map_end = 0;
     unsigned log2_segment = 0;
   };
+  [[nodiscard]] Expected<Heap> read_heap(const Memory& memory, std::uint64_t at) const;
   [[nodiscard]] Expected<std::vector<Heap>> read_heaps(const Memory& memory) const;
   [[nodiscard]] Expected<std::uint64_t> block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const;
   [[nodiscard]] bool is_complete(const Memory& memory, const Blob& blob) const;
@@ -98,18 +99,19 @@ class CodeMap {
   Expected<void> each_codelet(const Memory& memory, Visit&& visit) const;
   [[nodiscard]] Expected<void> narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const;
 
+  bool is_one_heap_ = false;  // JDK 8: heaps_ leads to it, and not to an array
   std::uint64_t heaps_ = 0, interpreter_ = 0, call_return_ = 0;
   std::uint32_t array_length_ = 0, array_data_ = 0;
   std::uint32_t heap_memory_ = 0, heap_map_ = 0, heap_log2_ = 0, space_low_ = 0, space_high_ = 0;
   std::uint32_t block_size_ = 0, block_used_ = 0;
   std::uint32_t blob_name_ = 0, blob_size_ = 0, blob_frame_size_ = 0, blob_data_ = 0;
-  bool code_is_offset_ = false;  // JDK 22 and later; before, an address
+  bool code_is_offset_ = false;  // JDK 8, 22 and later; between them, an address
   std::uint32_t blob_code_ = 0;
   std::uint32_t nmethod_method_ = 0, nmethod_id_ = 0, nmethod_exception_ = 0, nmethod_stubs_ = 0;
   bool entry_is_offset_ = false, deopt_is_offset_ = false;
   std::uint32_t nmethod_entry_ = 0, nmethod_verified_ = 0, nmethod_osr_ = 0, nmethod_deopt_ = 0;
   // Of JDK 17 in the nmethod; of JDK 22 and later the debug information is a block of its own.
-  bool data_is_apart_ = false;
+  bool data_is_apart_ = false, scopes_are_offset_ = false;
   std::uint32_t nmethod_pcs_ = 0, nmethod_pcs_end_ = 0, nmethod_scopes_ = 0, nmethod_data_ = 0, nmethod_data_size_ = 0;
   std::uint32_t nmethod_metadata_ = 0, mutable_data_ = 0, mutable_size_ = 0, relocation_size_ = 0;
   std::uint32_t thread_continuation_ = 0, continuation_entry_ = 0;

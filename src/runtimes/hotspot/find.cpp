@@ -23,6 +23,7 @@ constexpr std::uint32_t kNullFreeSince = 20;  // JDK-8292758: see Compressed
 
 struct Tables : Parts<CodeMap, Names> {
   bool null_free = false;
+  std::uint64_t bcp_below_frame = 0;
 };
 
 class HotSpot final : public Runtime {
@@ -73,7 +74,7 @@ class HotSpot final : public Runtime {
     std::optional<std::int32_t> bci;
     if (!frame.pc().is_return_address() && frame.has(kBcpRegister))
       bci = names().bci_of(*memory_, of, frame.get(kBcpRegister));
-    if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names().bci_of(*memory_, of, *saved);
+    if (const auto saved = slot(tables_->bcp_below_frame); saved && !bci) bci = names().bci_of(*memory_, of, *saved);
     return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
   }
   bool teaches() const override { return true; }
@@ -88,7 +89,7 @@ class HotSpot final : public Runtime {
     const auto below = [](std::uint64_t bytes) {
       return wl_taken{static_cast<std::int16_t>(-static_cast<std::int64_t>(bytes)), x86_64::kRbp, 0};
     };
-    std::vector<wl_taken> words{below(kMethodBelowFrame), below(kBcpBelowFrame)};
+    std::vector<wl_taken> words{below(kMethodBelowFrame), below(tables_->bcp_below_frame)};
     if (!pc.is_return_address()) words.push_back({0, kBcpRegister, WL_TAKEN_REGISTER});
     return words;
   }
@@ -131,8 +132,9 @@ class HotSpot final : public Runtime {
   }
 
  private:
-  // frame_x86.hpp: interpreter_frame_method_offset and interpreter_frame_bcp_offset, since JDK 9.
-  static constexpr std::uint64_t kMethodBelowFrame = 3 * 8, kBcpBelowFrame = 8 * 8;
+  // frame_x86.hpp: interpreter_frame_method_offset. The bytecode pointer's offset is interpreter_frame_bcp_offset, of
+  // JDK 8 interpreter_frame_bcx_offset.
+  static constexpr std::uint64_t kMethodBelowFrame = 3 * 8;
   static constexpr RegisterNumber kBcpRegister = 13;  // interp_masm_x86.hpp: _bcp_register
   static constexpr std::int32_t kNoBci = -2;
 
@@ -160,9 +162,8 @@ class HotSpot final : public Runtime {
     if (!structs) return Failure(structs.error());
     Tables tables;
     tables.take(CodeMap::make(*structs));
-    const auto version = structs->address("Abstract_VM_Version", "_vm_major_version");
-    const auto major = version ? read_value<std::uint32_t>(*memory_, *version) : std::nullopt;
-    tables.null_free = major.value_or(0) >= kNullFreeSince;
+    tables.null_free = structs->jdk_version(*memory_) >= kNullFreeSince;
+    tables.bcp_below_frame = (structs->is_jdk_8() ? 7 : 8) * 8;
     tables.take(Names::make(*structs, tables.null_free));
     return tables;
   }

@@ -55,7 +55,9 @@ Expected<Names> Names::make(const VmStructs& structs, bool null_free) {
   names.const_flags_ = layout.any_field({{"ConstMethod", "_flags"}, {"ConstMethod", "_flags._flags"}});
   names.const_size_ = layout.size("ConstMethod");
   names.pool_holder_ = layout.field("ConstantPool", "_pool_holder");
-  names.pool_file_ = layout.field("ConstantPool", "_source_file_name_index");
+  names.file_is_of_class_ = structs.offset("InstanceKlass", "_source_file_name_index").has_value();
+  names.file_ =
+      layout.any_field({{"InstanceKlass", "_source_file_name_index"}, {"ConstantPool", "_source_file_name_index"}});
   names.pool_size_ = layout.size("ConstantPool");
   names.klass_name_ = layout.field("Klass", "_name");
   names.symbol_length_ = layout.field("Symbol", "_length");
@@ -116,7 +118,8 @@ JavaMethod Names::read(const Memory& memory, std::uint64_t const_method) const {
   std::ranges::replace(of, '/', '.');
   found.name = of + "." + name;
   found.code_size = read_value<std::uint16_t>(memory, const_method + const_code_size_).value_or(0);
-  found.file = text_of_pool(memory, *pool, read_value<std::uint16_t>(memory, *pool + pool_file_).value_or(0));
+  found.file = text_of_pool(
+      memory, *pool, read_value<std::uint16_t>(memory, (file_is_of_class_ ? *holder : *pool) + file_).value_or(0));
   read_lines(memory, const_method, found);
   return found;
 }

@@ -53,8 +53,9 @@ class Names {
   void read_lines(const Memory& memory, std::uint64_t const_method, JavaMethod& to) const;
 
   bool null_free_ = false;
+  bool file_is_of_class_ = false;  // before JDK 15; later of the pool of constants
   std::uint32_t method_const_ = 0, const_pool_ = 0, const_name_ = 0, const_code_size_ = 0, const_flags_ = 0;
-  std::uint32_t const_size_ = 0, pool_holder_ = 0, pool_file_ = 0, pool_size_ = 0, klass_name_ = 0;
+  std::uint32_t const_size_ = 0, pool_holder_ = 0, file_ = 0, pool_size_ = 0, klass_name_ = 0;
   std::uint32_t symbol_length_ = 0, symbol_body_ = 0;
   struct Known {
     std::uint64_t const_method = 0;

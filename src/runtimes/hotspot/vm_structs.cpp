@@ -96,6 +96,12 @@ std::optional<std::uint64_t> VmStructs::address(std::string_view type, std::stri
   return found->value;
 }
 
+std::uint32_t VmStructs::jdk_version(const Memory& memory) const {
+  if (is_jdk_8()) return 8;  // whose HotSpot has the number 25
+  const auto version = address("Abstract_VM_Version", "_vm_major_version");
+  return version ? read_value<std::uint32_t>(memory, *version).value_or(0) : 0;
+}
+
 std::optional<std::uint32_t> VmStructs::size(std::string_view type) const {
   const auto found = sizes_.find(type);
   if (found == sizes_.end()) return std::nullopt;

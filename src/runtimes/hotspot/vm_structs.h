@@ -32,6 +32,10 @@ class VmStructs {
   // Of a static field.
   [[nodiscard]] std::optional<std::uint64_t> address(std::string_view type, std::string_view field) const;
   [[nodiscard]] std::optional<std::uint32_t> size(std::string_view type) const;
+  // JDK 8 has one heap of code; JDK 9 and later have several.
+  [[nodiscard]] bool is_jdk_8() const { return address("CodeCache", "_heap").has_value(); }
+  // 8, 11, ...; 0: it does not tell.
+  [[nodiscard]] std::uint32_t jdk_version(const Memory& memory) const;
 
  private:
   struct Field {
@@ -57,8 +61,12 @@ class Layout : public Needed {
       if (!found) found = structs_.offset(type, field);
     return need(found, "the runtime does not tell of a field that is needed");
   }
-  [[nodiscard]] std::uint64_t address(const char* type, const char* field) {
-    return need(structs_.address(type, field), "the runtime does not tell of a root that is needed");
+  [[nodiscard]] std::uint64_t address(const char* type, const char* field) { return any_address({{type, field}}); }
+  [[nodiscard]] std::uint64_t any_address(Names names) {
+    std::optional<std::uint64_t> found;
+    for (const auto& [type, field] : names)
+      if (!found) found = structs_.address(type, field);
+    return need(found, "the runtime does not tell of a root that is needed");
   }
   [[nodiscard]] std::uint32_t size(const char* type) {
     return need(structs_.size(type), "the runtime does not tell of a size that is needed");
