@@ -73,8 +73,11 @@ class HotSpotWays {
   // Code comes and goes, but hardly while so few instructions run.
   const Blob& blob(std::uint64_t pc) {
     const auto [known, is_new] = blobs_.try_emplace(pc);
-    if (is_new)
-      if (auto found = map_->find(judge_.memory(), pc)) known->second = std::move(*found);
+    if (!is_new) return known->second;
+    if (auto found = map_->find(judge_.memory(), pc))
+      known->second = std::move(*found);
+    else if (auto jump = map_->find_archived(judge_.memory(), pc))
+      known->second = std::move(*jump);
     return known->second;
   }
 
@@ -88,6 +91,7 @@ class HotSpotWays {
     const Blob& from = blob(before.rip);
     if (to.address == 0 || from.address == 0 || (to.address == from.address && to.begin == from.begin))
       return std::nullopt;
+    if (is_method_entry(from) && is_method_entry(to)) return std::nullopt;  // through a jump in the class archive
     std::uint64_t top = 0;
     if (!judge_.memory().read(now.rsp, &top, sizeof top)) return std::nullopt;
     const bool from_adapter = from.kind == Blob::Kind::kAdapter || from.kind == Blob::Kind::kLinkers;

@@ -34,6 +34,7 @@ struct Nmethod {  // a CodeBlob first of all
   int exception_offset, stub_offset;
   std::uint8_t *entry, *verified_entry, *osr_entry, *deopt_handler, *scopes;
   int scopes_pcs, scopes_pcs_end, metadata;
+  int scopes_offset, deopt_offset;  // JDK 8's
 };
 struct Symbol {
   std::uint16_t length;
@@ -41,6 +42,7 @@ struct Symbol {
 };
 struct Klass {
   Symbol* name;
+  std::uint16_t file_index;  // JDK 8's and 11's
 };
 struct Pool {
   Klass* holder;
@@ -76,6 +78,7 @@ inline Heap heap = {
 inline Heap* heap_list[] = {&heap};
 inline Array heap_array = {1, heap_list};
 inline Array* heaps = &heap_array;
+inline Heap* one_heap = &heap;  // JDK 8's
 inline Queue queue = {nullptr, 0, 0};
 inline Queue* interpreter = &queue;
 inline void* call_stub_return = nullptr;
@@ -88,7 +91,7 @@ inline Symbol symbol(const char* text) {
 }
 inline Symbol class_name = symbol("org/example/Shape"), outer_name = symbol("outer"), inner_name = symbol("inner"),
               file_name = symbol("Shape.java");
-inline Klass klass = {&class_name};
+inline Klass klass = {&class_name, 3};
 inline Pool pool = {&klass, 3, {nullptr, &outer_name, &inner_name, &file_name, nullptr}};
 // Lines: bci 0 is of 100 (two numbers, by zigzag), bci 2 of 101, bci 4 of 105.
 inline ConstMethod outer_const = {&pool, 1, 8, 1, {}, {0xff, 0, 200, 0, 0x11, 0x14, 0, 0}};
@@ -227,10 +230,25 @@ inline void make_method() {
   std::memcpy(at + 448, scopes, sizeof scopes);
   void* const metadata[] = {&outer, &inner};
   std::memcpy(at + 432, metadata, sizeof metadata);
-  Nmethod made = {
-      "nmethod",    1024,         kCodeAt + kCodeSize, 6,       7,       at + kCodeAt, &outer, -1,
-      kCodeAt + 32, at + kCodeAt, at + kCodeAt,        nullptr, nullptr, at + 448,     512,    512 + sizeof places,
-      432};
+  Nmethod made = {"nmethod",
+                  1024,
+                  kCodeAt + kCodeSize,
+                  6,
+                  7,
+                  at + kCodeAt,
+                  &outer,
+                  -1,
+                  kCodeAt + 32,
+                  at + kCodeAt,
+                  at + kCodeAt,
+                  nullptr,
+                  nullptr,
+                  at + 448,
+                  512,
+                  512 + sizeof places,
+                  432,
+                  448,
+                  -1};
   std::memcpy(at, &made, sizeof made);
 }
 

@@ -165,6 +165,24 @@ Expected<Blob> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
   return blob;
 }
 
+std::optional<Blob> CodeMap::find_archived(const Memory& memory, std::uint64_t pc) const {
+  struct [[gnu::packed]] Jump {
+    std::uint16_t load;
+    std::uint64_t target;
+    std::uint8_t jump[3];
+  };
+  constexpr std::uint64_t kApart = 16;  // SharedRuntime::trampoline_size()
+  constexpr std::uint16_t kLoadR10 = 0xba49;
+  constexpr std::uint8_t kJumpToR10[] = {0x41, 0xff, 0xe2};
+  const auto jump = read_value<Jump>(memory, pc / kApart * kApart);
+  if (!jump || jump->load != kLoadR10 || !std::ranges::equal(jump->jump, kJumpToR10)) return std::nullopt;
+  auto target = find(memory, jump->target);
+  if (!target || (target->kind != Blob::Kind::kCodelet && target->kind != Blob::Kind::kAdapter)) return std::nullopt;
+  target->begin = pc / kApart * kApart;
+  target->end = target->begin + sizeof(Jump);
+  return std::move(*target);
+}
+
 Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const {
   Blob blob;
   blob.address = at;

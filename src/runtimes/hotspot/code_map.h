@@ -72,6 +72,9 @@ class CodeMap {
 
   // kNotFound: nothing of the runtime's is there. Others: what is wrong. Bounded by the limits above.
   [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
+  // Up to JDK 16 methods of the class archive (classes.jsa) are entered by a jump in the archive: mov r10, TARGET; jmp
+  // r10. It is shown as what it leads to. Nothing: `pc` is in no such jump into this code.
+  [[nodiscard]] std::optional<Blob> find_archived(const Memory& memory, std::uint64_t pc) const;
   // Begins of the interpreter's codelets.
   [[nodiscard]] std::vector<std::uint64_t> codelets(const Memory& memory) const;
   // Compiled methods that have come since the last call, at most so many. Each is its Method's code, so it is complete.

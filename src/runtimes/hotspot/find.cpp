@@ -40,6 +40,8 @@ class HotSpot final : public Runtime {
     prepare();
     if (!has_map()) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     auto blob = tables_->map->find(*memory_, address);
+    if (!blob && blob.error().code == ErrorCode::kNotFound)
+      if (auto jump = tables_->map->find_archived(*memory_, address)) blob = std::move(*jump);
     if (!blob) return Failure(blob.error());
     auto code = Code::read(*memory_, std::move(*blob), tables_->null_free);
     if (!code) return Failure(code.error());

@@ -49,7 +49,7 @@ public class Chains {
   }
 
   static int inSort(int n) {
-    List<Integer> list = new ArrayList<>(List.of(2, 1));
+    List<Integer> list = new ArrayList<>(java.util.Arrays.asList(2, 1));
     list.sort(new Comparator<Integer>() {
       public int compare(Integer a, Integer b) { return bottom(a); }
     });

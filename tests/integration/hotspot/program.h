@@ -24,10 +24,17 @@ inline std::vector<std::string> java_launchers() {
   return found;
 }
 
+// The language level of what is compiled: JAVA_RELEASE=8 for virtual machines before 17.
+inline std::string java_release() {
+  const char* given = getenv("JAVA_RELEASE");
+  return given != nullptr ? given : "17";
+}
+
 // Makes Chains.class. Empty: it is there; else why not.
 inline std::string make_chains() {
   if (run("command -v java javac").status != 0) return "no java or javac";
-  const auto made = run("javac --release 17 -d " + kHotSpotFolder + " " WINDLASS_HOTSPOT_SOURCES "/Chains.java 2>&1");
+  const auto made = run("javac --release " + java_release() + " -d " + kHotSpotFolder +
+                        " " WINDLASS_HOTSPOT_SOURCES "/Chains.java 2>&1");
   return made.status == 0 ? "" : "Chains.java cannot be compiled: " + made.output;
 }
 
@@ -35,8 +42,8 @@ inline std::string make_chains() {
 inline std::string make_adapters(int signatures, int seed) {
   if (run("command -v java javac python3").status != 0) return "no java, javac or python3";
   const auto made = run(fmt::format("cd {} && python3 " WINDLASS_HOTSPOT_SOURCES
-                                    "/make_adapters.py {} {} > Adapters.java && javac --release 17 Adapters.java 2>&1",
-                                    kHotSpotFolder, signatures, seed));
+                                    "/make_adapters.py {} {} > Adapters.java && javac --release {} Adapters.java 2>&1",
+                                    kHotSpotFolder, signatures, seed, java_release()));
   return made.status == 0 ? "" : "Adapters.java cannot be compiled: " + made.output;
 }
 // Half of its methods stay interpreted.

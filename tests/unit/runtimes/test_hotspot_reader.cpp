@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -50,8 +53,8 @@ TEST_F(HotSpotReader, FindsAMethodByItsSegments) {
   EXPECT_FALSE(map->is_still(memory_, *blob));
 }
 
-TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
-  const auto runtime = open(unowned(memory_), fake_image());
+void expect_rows_names_and_lines(const Memory& memory) {
+  const auto runtime = open(unowned(memory), fake_image());
   ASSERT_FALSE(runtime->problem().has_value());
   const auto method = runtime->method_at(code_at() + 6);
   ASSERT_TRUE(method.has_value()) << method.error().text();
@@ -78,6 +81,69 @@ TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
   runtime->functions_at(**method, code_at() + 10, names);
   ASSERT_EQ(names.size(), 1U);
   EXPECT_EQ(names[0].line, 105U);
+}
+
+TEST_F(HotSpotReader, TellsRowsNamesAndLines) { expect_rows_names_and_lines(memory_); }
+
+// The tables as another version has them, until the end of a test.
+class OfVersion {
+ public:
+  ~OfVersion() { std::ranges::copy(before_, fields); }
+  static void replace(const std::string& type, const std::string& name, const Field& by) {
+    const auto found =
+        std::ranges::find_if(fields, [&](const Field& it) { return it.type == type && it.name == name; });
+    ASSERT_NE(found, std::end(fields)) << type << "::" << name;
+    *found = by;
+  }
+  static void make_jdk_11() {
+    replace("GrowableArrayBase", "_len", FIELD("GenericGrowableArray", "_len", Array, length));
+    replace("ConstantPool", "_source_file_name_index",
+            FIELD("InstanceKlass", "_source_file_name_index", Klass, file_index));
+  }
+  static void make_jdk_8() {
+    make_jdk_11();
+    replace("CodeCache", "_heaps", ROOT("CodeCache", "_heap", one_heap));
+    replace("CompiledMethod", "_method", FIELD("nmethod", "_method", Nmethod, method));
+    replace("CompiledMethod", "_deopt_handler_begin", FIELD("nmethod", "_deoptimize_offset", Nmethod, deopt_offset));
+    replace("CompiledMethod", "_scopes_data_begin", FIELD("nmethod", "_scopes_data_offset", Nmethod, scopes_offset));
+    major_version = 25;
+  }
+
+ private:
+  const std::vector<Field> before_{std::begin(fields), std::end(fields)};
+};
+
+TEST_F(HotSpotReader, TellsTheSameOfJdk11) {
+  const OfVersion version;
+  OfVersion::make_jdk_11();
+  pool.file_index = 0;
+  expect_rows_names_and_lines(memory_);
+  pool.file_index = 3;
+}
+
+TEST_F(HotSpotReader, TellsTheSameOfJdk8) {
+  const OfVersion version;
+  OfVersion::make_jdk_8();
+  expect_rows_names_and_lines(memory_);
+  major_version = 17;
+}
+
+// A method of the class archive is entered by a jump there.
+TEST_F(HotSpotReader, AJumpOfTheArchiveIsWhatItLeadsTo) {
+  const auto structs = VmStructs::read(memory_, fake_image());
+  const auto map = CodeMap::make(*structs);
+  alignas(16) std::uint8_t jump[16] = {0x49, 0xba, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe2};
+  const std::uint64_t target = code_at(), at = reinterpret_cast<std::uint64_t>(jump);
+  std::memcpy(jump + 2, &target, sizeof target);
+  EXPECT_FALSE(map->find_archived(memory_, at)) << "it leads to a compiled method";
+  reinterpret_cast<Nmethod*>(code_memory + kBlockAt + sizeof(Block))->name = "I2C/C2I adapters";
+  const auto blob = map->find_archived(memory_, at + 10);
+  ASSERT_TRUE(blob.has_value());
+  EXPECT_EQ(blob->kind, Blob::Kind::kAdapter);
+  EXPECT_EQ(blob->begin, at);
+  EXPECT_EQ(blob->end, at + 13);
+  jump[12] = 0xe3;
+  EXPECT_FALSE(map->find_archived(memory_, at)) << "another jump";
 }
 
 // A block is in the segment map before its code is complete, which its Method tells.
