@@ -67,29 +67,32 @@ class HotSpot : public ::testing::Test {
   static inline std::string why_not_;  // NOLINT
 };
 
+void expect_what_the_runtime_prints(const std::string& launcher, const char* option, const std::string& folder) {
+  SCOPED_TRACE(launcher + " " + option);
+  const test::JavaProgram program(launcher, {option}, {"stack"}, "Chains", folder);
+  std::vector<std::string> printed = program.printed();
+  ASSERT_GT(printed.size(), 10U);
+  printed.erase(printed.begin());  // getStackTrace itself
+  const JavaThread thread = walk("-p " + std::to_string(program.pid()));
+  EXPECT_EQ(thread.end, "complete");
+  std::vector<std::string> walked;
+  for (const JavaFrame& frame : thread.frames) {
+    walked.push_back(frame.text);
+    EXPECT_EQ(frame.certainty, "described") << frame.text;
+  }
+  // Where it waits is another line than where it printed.
+  ASSERT_FALSE(walked.empty());
+  EXPECT_EQ(walked.front(), "Chains.bottom Chains.java 23");
+  EXPECT_TRUE(printed.front().starts_with("Chains.bottom "));
+  walked.erase(walked.begin());
+  printed.erase(printed.begin());
+  EXPECT_EQ(walked, printed);
+}
+
 TEST_F(HotSpot, StacksAreWhatTheRuntimePrints) {
   for (const std::string& launcher : test::java_launchers())
-    for (const char* option : {"-Xint", "-Xshare:auto", "-Xcomp"}) {
-      SCOPED_TRACE(launcher + " " + option);
-      const test::JavaProgram program(launcher, {option}, {"stack"});
-      std::vector<std::string> printed = program.printed();
-      ASSERT_GT(printed.size(), 10U);
-      printed.erase(printed.begin());  // getStackTrace itself
-      const JavaThread thread = walk("-p " + std::to_string(program.pid()));
-      EXPECT_EQ(thread.end, "complete");
-      std::vector<std::string> walked;
-      for (const JavaFrame& frame : thread.frames) {
-        walked.push_back(frame.text);
-        EXPECT_EQ(frame.certainty, "described") << frame.text;
-      }
-      // Where it waits is another line than where it printed.
-      ASSERT_FALSE(walked.empty());
-      EXPECT_EQ(walked.front(), "Chains.bottom Chains.java 23");
-      EXPECT_TRUE(printed.front().starts_with("Chains.bottom "));
-      walked.erase(walked.begin());
-      printed.erase(printed.begin());
-      EXPECT_EQ(walked, printed);
-    }
+    for (const char* option : {"-Xint", "-Xshare:auto", "-Xcomp"})
+      expect_what_the_runtime_prints(launcher, option, test::kHotSpotFolder);
 }
 
 TEST_F(HotSpot, ACoreHasTheSameStack) {
@@ -138,35 +141,49 @@ std::vector<std::string> chain_of(const std::string& line) {
   return chain;
 }
 
+void expect_possible_samples(const std::string& launcher, const std::string& option, const std::string& folder) {
+  SCOPED_TRACE(launcher + " " + option);
+  const std::string file = test::kHotSpotFolder + "/work.pb.gz";
+  const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option + " -cp " +
+                            folder + " Chains work 3 2>&1");
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  std::size_t whole = 0, all = 0, at_work = 0, wrong = 0;
+  std::string first_wrong;
+  std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
+    all += count;
+    if (line.find("[truncated") != std::string::npos) continue;
+    whole += count;
+    const std::vector<std::string> chain = chain_of(line);
+    if (chain.size() > 2) at_work += count;
+    if (is_possible(chain)) continue;
+    wrong += count;
+    if (first_wrong.size() < 2000) first_wrong += line + "\n";
+  }
+  ::printf("%s %s: %zu of %zu whole, %zu at work, %zu wrong\n", launcher.c_str(), option.c_str(), whole, all, at_work,
+           wrong);
+  test::tested_version("HotSpot", test::version_of(launcher + " -version"), option, all, whole, wrong);
+  EXPECT_EQ(wrong, 0U) << first_wrong;
+  EXPECT_GT(at_work, 100U);
+  EXPECT_GE(whole * 100, all * 99) << recorded.output;
+}
+
 TEST_F(HotSpot, SamplesHaveTheStacksThatThereCanBe) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string& launcher : test::java_launchers())
-    for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation", "-Xshare:auto"}) {
-      SCOPED_TRACE(launcher + " " + option);
-      const std::string file = test::kHotSpotFolder + "/work.pb.gz";
-      const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
-                                " -cp " + test::kHotSpotFolder + " Chains work 3 2>&1");
-      ASSERT_EQ(recorded.status, 0) << recorded.output;
-      std::size_t whole = 0, all = 0, at_work = 0, wrong = 0;
-      std::string first_wrong;
-      std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
-      for (std::string line; std::getline(lines, line);) {
-        const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
-        all += count;
-        if (line.find("[truncated") != std::string::npos) continue;
-        whole += count;
-        const std::vector<std::string> chain = chain_of(line);
-        if (chain.size() > 2) at_work += count;
-        if (is_possible(chain)) continue;
-        wrong += count;
-        if (first_wrong.size() < 2000) first_wrong += line + "\n";
-      }
-      ::printf("%s %s: %zu of %zu whole, %zu at work, %zu wrong\n", launcher.c_str(), option, whole, all, at_work,
-               wrong);
-      test::tested_version("HotSpot", test::version_of(launcher + " -version"), option, all, whole, wrong);
-      EXPECT_EQ(wrong, 0U) << first_wrong;
-      EXPECT_GT(at_work, 100U);
-      EXPECT_GE(whole * 100, all * 99) << recorded.output;
+    for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation", "-Xshare:auto"})
+      expect_possible_samples(launcher, option, test::kHotSpotFolder);
+}
+
+TEST_F(HotSpot, Jdk8And11AreReadLikeLaterOnes) {
+  std::string why;
+  const auto launchers = test::old_java_launchers(why);
+  if (!why.empty()) GTEST_SKIP() << why;
+  for (const std::string& launcher : launchers)
+    for (const char* option : {"-Xint", "-Xshare:auto"}) {
+      expect_what_the_runtime_prints(launcher, option, test::kOldFolder);
+      if (test::no_privilege_to_sample().empty()) expect_possible_samples(launcher, option, test::kOldFolder);
     }
 }
 

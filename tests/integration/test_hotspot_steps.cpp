@@ -148,6 +148,30 @@ struct Way {
   const char* work = "step";
 };
 
+void expect_callers(const std::string& launcher, const std::vector<std::string>& options, const Way& way,
+                    const std::string& folder) {
+  SCOPED_TRACE(launcher);
+  const test::JavaProgram program(launcher, options, {way.work, way.seconds}, way.program, folder);
+  ASSERT_FALSE(program.printed().empty());
+  const pid_t thread = main_thread(program.pid());
+  ASSERT_TRUE(test::stop(thread));
+  StepJudge judge(thread);
+  const HotSpotWays ways(program.pid(), judge);
+  ASSERT_TRUE(ways.ok());
+  const std::size_t functions = test::whole() ? way.functions : 5;
+  judge.run(WINDLASS_STEPS * (test::whole() ? 20 : 1),
+            [&] { return judge.names.size() >= functions && judge.judged > 10'000; });
+  ::printf("%s: %zu instructions judged, %zu different ones of %zu stretches of code and %zu methods: %zu wrong\n",
+           launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
+           judge.wrong);
+  ::printf("%s", judge.peers_text().c_str());
+  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  EXPECT_GE(judge.names.size(), functions);
+  EXPECT_GT(judge.judged, 10'000U);
+  ::kill(program.pid(), SIGKILL);
+  ::waitpid(thread, nullptr, __WALL);
+}
+
 class HotSpotSteps : public ::testing::TestWithParam<Way> {};
 
 TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
@@ -156,28 +180,17 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
   if (!why.empty()) GTEST_SKIP() << why;
   std::vector<std::string> options = {GetParam().option};
   if (adapters) options.insert(options.end(), test::kAdapterOptions.begin(), test::kAdapterOptions.end());
-  for (const std::string& launcher : test::java_launchers()) {
-    SCOPED_TRACE(launcher);
-    const test::JavaProgram program(launcher, options, {GetParam().work, GetParam().seconds}, GetParam().program);
-    ASSERT_FALSE(program.printed().empty());
-    const pid_t thread = main_thread(program.pid());
-    ASSERT_TRUE(test::stop(thread));
-    StepJudge judge(thread);
-    const HotSpotWays ways(program.pid(), judge);
-    ASSERT_TRUE(ways.ok());
-    const std::size_t functions = test::whole() ? GetParam().functions : 5;
-    judge.run(WINDLASS_STEPS * (test::whole() ? 20 : 1),
-              [&] { return judge.names.size() >= functions && judge.judged > 10'000; });
-    ::printf("%s: %zu instructions judged, %zu different ones of %zu stretches of code and %zu methods: %zu wrong\n",
-             launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
-             judge.wrong);
-    ::printf("%s", judge.peers_text().c_str());
-    EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
-    EXPECT_GE(judge.names.size(), functions);
-    EXPECT_GT(judge.judged, 10'000U);
-    ::kill(program.pid(), SIGKILL);
-    ::waitpid(thread, nullptr, __WALL);
-  }
+  for (const std::string& launcher : test::java_launchers())
+    expect_callers(launcher, options, GetParam(), test::kHotSpotFolder);
+}
+
+TEST(OldHotSpotSteps, EveryInstructionOfJdk8And11HasItsCaller) {
+  std::string why;
+  const auto launchers = test::old_java_launchers(why);
+  if (!why.empty()) GTEST_SKIP() << why;
+  for (const std::string& launcher : launchers)
+    for (const Way& way : {Way{"interpreted", "-Xint", "0.1", 30}, Way{"tiers", "-Xshare:auto", "0.5", 15}})
+      expect_callers(launcher, {way.option}, way, test::kOldFolder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,

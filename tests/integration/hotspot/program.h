@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "support/other_release.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
 
@@ -24,17 +25,29 @@ inline std::vector<std::string> java_launchers() {
   return found;
 }
 
-// The language level of what is compiled: JAVA_RELEASE=8 for virtual machines before 17.
-inline std::string java_release() {
-  const char* given = getenv("JAVA_RELEASE");
-  return given != nullptr ? given : "17";
+// JDK 8 and 11, of Ubuntu 22.04. They run Chains.class of kOldFolder. Where they cannot be had, `why` says so.
+inline const std::string kOldFolder = kHotSpotFolder + "/old";
+inline std::vector<std::string> old_java_launchers(std::string& why) {
+  const std::string root = kHotSpotFolder + "/jammy";
+  why = fetch_release_packages(
+      root, "jammy",
+      "openjdk-8-jre-headless=7d15a361fca810dd034f4119fbd110b40ccd9e8c946c3aaa1636546197a2e3b3 "
+      "openjdk-11-jre-headless=c3c49816cc173f12f9335e3f2549653a43346ed14e000daafa32cdc5301084dc");
+  if (!why.empty()) return {};
+  const auto made = run("javac --release 8 -d " + kOldFolder + " " WINDLASS_HOTSPOT_SOURCES "/Chains.java 2>&1");
+  if (made.status != 0) why = "Chains.java cannot be compiled for JDK 8: " + made.output;
+  if (!why.empty()) return {};
+  const auto launcher = [&](const char* version) {
+    return make_launcher(root, kOldFolder, fmt::format("/usr/lib/jvm/java-{}-openjdk-amd64/bin/java", version),
+                         fmt::format("{}/jdk{}/java", kOldFolder, version));
+  };
+  return {launcher("8"), launcher("11")};
 }
 
 // Makes Chains.class. Empty: it is there; else why not.
 inline std::string make_chains() {
   if (run("command -v java javac").status != 0) return "no java or javac";
-  const auto made = run("javac --release " + java_release() + " -d " + kHotSpotFolder +
-                        " " WINDLASS_HOTSPOT_SOURCES "/Chains.java 2>&1");
+  const auto made = run("javac --release 17 -d " + kHotSpotFolder + " " WINDLASS_HOTSPOT_SOURCES "/Chains.java 2>&1");
   return made.status == 0 ? "" : "Chains.java cannot be compiled: " + made.output;
 }
 
@@ -42,8 +55,8 @@ inline std::string make_chains() {
 inline std::string make_adapters(int signatures, int seed) {
   if (run("command -v java javac python3").status != 0) return "no java, javac or python3";
   const auto made = run(fmt::format("cd {} && python3 " WINDLASS_HOTSPOT_SOURCES
-                                    "/make_adapters.py {} {} > Adapters.java && javac --release {} Adapters.java 2>&1",
-                                    kHotSpotFolder, signatures, seed, java_release()));
+                                    "/make_adapters.py {} {} > Adapters.java && javac --release 17 Adapters.java 2>&1",
+                                    kHotSpotFolder, signatures, seed));
   return made.status == 0 ? "" : "Adapters.java cannot be compiled: " + made.output;
 }
 // Half of its methods stay interpreted.
@@ -53,15 +66,17 @@ inline const std::vector<std::string> kAdapterOptions = {"-XX:CompileCommand=qui
 class JavaProgram : public RuntimeProgram {
  public:
   JavaProgram(const std::string& launcher, const std::vector<std::string>& options,
-              const std::vector<std::string>& arguments, const std::string& program = "Chains")
-      : RuntimeProgram(words(launcher, options, arguments, program), kHotSpotFolder) {}
+              const std::vector<std::string>& arguments, const std::string& program = "Chains",
+              const std::string& folder = kHotSpotFolder)
+      : RuntimeProgram(words(launcher, options, arguments, program, folder), kHotSpotFolder) {}
 
  private:
   static std::vector<std::string> words(const std::string& launcher, const std::vector<std::string>& options,
-                                        const std::vector<std::string>& arguments, const std::string& program) {
+                                        const std::vector<std::string>& arguments, const std::string& program,
+                                        const std::string& folder) {
     std::vector<std::string> all = {launcher};
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), {"-cp", kHotSpotFolder, program});
+    all.insert(all.end(), {"-cp", folder, program});
     all.insert(all.end(), arguments.begin(), arguments.end());
     return all;
   }
