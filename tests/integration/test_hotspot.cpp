@@ -15,6 +15,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/tested_version.h"
+#include "windlass/function_ref.h"
 
 namespace windlass {
 namespace {
@@ -203,65 +204,67 @@ bool brings_frames_back(const std::vector<std::string>& frames) {
          std::ranges::find(frames, "[jit]") == frames.end();
 }
 
-TEST_F(HotSpot, VirtualThreadsThatComeBackWholeStandOnTheirCarriers) {
-  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  for (const std::string& launcher : test::java_launchers()) {
-    const std::string classes = test::kHotSpotFolder + "/tasks";
-    if (run(launcher + "c -d " + classes + " " WINDLASS_HOTSPOT_SOURCES "/Tasks.java 2>&1").status != 0)
-      continue;  // before JDK 21 there are none
-    for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
-      SCOPED_TRACE(launcher + " " + option);
-      const std::string file = test::kHotSpotFolder + "/tasks.pb.gz";
-      const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
-                                " -cp " + classes + " Tasks 4 2>&1");
-      ASSERT_EQ(recorded.status, 0) << recorded.output;
-      std::size_t at_work = 0, whole = 0, all = 0;
-      for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
-        all += stack.count;
-        if (!stack.whole) {
-          EXPECT_FALSE(brings_frames_back(stack.frames)) << "its frame is where the virtual thread was entered";
-          continue;
-        }
-        whole += stack.count;
-        at_work += std::ranges::find(stack.frames, "Tasks.spin") != stack.frames.end() ? stack.count : 0;
-        expect_entered(stack.frames);
-      }
-      ::printf("%s %s: %zu of %zu whole, %zu at work\n", launcher.c_str(), option, whole, all, at_work);
-      EXPECT_GT(at_work, 100U);
-      EXPECT_GE(whole * 100, all * 97) << recorded.output;  // while frames are moved, some are not
-    }
+// Records a program of virtual threads. `look` says which whole stacks are counted.
+void expect_virtual(const std::string& launcher, const char* option, const std::string& program,
+                    FunctionRef<bool(const test::FoldedStack&)> look) {
+  const std::string folder = test::kHotSpotFolder + "/" + program, file = folder + ".pb.gz";
+  const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option + " -cp " +
+                            folder + " " + program + " 4 2>&1");
+  EXPECT_EQ(recorded.status, 0) << recorded.output;
+  struct {
+    std::size_t all = 0, whole = 0, counted = 0;
+  } found;
+  for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
+    found.all += stack.count;
+    if (stack.whole) expect_entered(stack.frames);
+    if (stack.whole) found.whole += stack.count;
+    if (look(stack) && stack.whole) found.counted += stack.count;
   }
+  ::printf("%s %s: %zu of %zu whole, %zu looked at\n", launcher.c_str(), option, found.whole, found.all, found.counted);
+  EXPECT_GT(found.counted, 100U);
+  EXPECT_GE(found.whole * 100, found.all * 97) << recorded.output;  // while frames are moved, some are not
+}
+
+void expect_tasks(const std::string& launcher, const char* option) {
+  SCOPED_TRACE(launcher + " " + option);
+  expect_virtual(launcher, option, "Tasks", [](const test::FoldedStack& stack) {
+    EXPECT_TRUE(stack.whole || !brings_frames_back(stack.frames))
+        << "its frame is where the virtual thread was entered";
+    return std::ranges::find(stack.frames, "Tasks.spin") != stack.frames.end();
+  });
 }
 
 // Where a virtual thread's frames end on its carrier's stack, the caller that entered it comes next.
+void expect_frames_on_the_heap(const std::string& launcher, const char* option) {
+  SCOPED_TRACE(launcher + " " + option);
+  expect_virtual(launcher, option, "Virtual", [](const test::FoldedStack& stack) {
+    const auto barrier = std::ranges::find(stack.frames, "[virtual thread: more frames on the heap]");
+    if (!stack.whole || barrier == stack.frames.end()) return false;
+    EXPECT_TRUE(barrier != stack.frames.begin() && barrier[-1] == "jdk.internal.vm.Continuation.run");
+    return true;
+  });
+}
+
 TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  for (const std::string& launcher : test::java_launchers()) {
-    const std::string classes = test::kHotSpotFolder + "/virtual";
-    if (run(launcher + "c -d " + classes + " " WINDLASS_HOTSPOT_SOURCES "/Virtual.java 2>&1").status != 0)
-      continue;  // before JDK 21 there are none
+  if (!test::make_virtual("Tasks") || !test::make_virtual("Virtual")) return;  // no compiler here knows them
+  for (const std::string& launcher : test::virtual_launchers())
     for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
-      SCOPED_TRACE(launcher + " " + option);
-      const std::string file = test::kHotSpotFolder + "/virtual.pb.gz";
-      const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
-                                " -cp " + classes + " Virtual 4 2>&1");
-      ASSERT_EQ(recorded.status, 0) << recorded.output;
-      std::size_t mounted = 0, whole = 0, all = 0;
-      for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
-        all += stack.count;
-        if (!stack.whole) continue;
-        whole += stack.count;
-        expect_entered(stack.frames);
-        const auto barrier = std::ranges::find(stack.frames, "[virtual thread: more frames on the heap]");
-        if (barrier == stack.frames.end()) continue;
-        mounted += stack.count;
-        ASSERT_NE(barrier, stack.frames.begin());
-        EXPECT_EQ(barrier[-1], "jdk.internal.vm.Continuation.run");
-      }
-      ::printf("%s %s: %zu of %zu whole, %zu with frames on the heap\n", launcher.c_str(), option, whole, all, mounted);
-      EXPECT_GT(mounted, 100U);
-      EXPECT_GE(whole * 100, all * 97) << recorded.output;  // while frames are moved, some are not
+      expect_tasks(launcher, option);
+      expect_frames_on_the_heap(launcher, option);
     }
+}
+
+// Its tables do not say where a virtual thread was entered.
+TEST_F(HotSpot, VirtualThreadsOfJdk21StandOnTheirCarriers) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (!test::make_virtual("Tasks") || !test::make_virtual("Virtual")) return;
+  std::string why;
+  const std::string launcher = test::java_21_launcher(why);
+  if (!why.empty()) GTEST_SKIP() << why;
+  for (const char* option : {"-Xint", "-Xshare:auto"}) {
+    expect_tasks(launcher, option);
+    expect_frames_on_the_heap(launcher, option);
   }
 }
 

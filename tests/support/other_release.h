@@ -14,7 +14,7 @@
 
 namespace windlass::test {
 
-// A root with packages ("NAME=SHA256", separated by spaces) of a release that debootstrap knows. Empty: it is there;
+// A root with packages ("NAME=SHA256" or "NAME", separated by spaces) of a release that debootstrap knows. Empty: it is there;
 // else why not.
 inline std::string fetch_release_packages(const std::string& root, const std::string& release,
                                           const std::string& packages) {

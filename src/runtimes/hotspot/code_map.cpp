@@ -83,8 +83,8 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
     map.relocation_size_ = layout.field("CodeBlob", "_relocation_size");
   }
   // JDK 21 and later.
-  map.thread_continuation_ = structs.offset("JavaThread", "_cont_entry").value_or(0);
-  map.continuation_entry_ = std::min(structs.size("ContinuationEntry").value_or(0), kMostEntry);
+  map.continuation_ = {structs.offset("JavaThread", "_cont_entry").value_or(0),
+                       std::min(structs.size("ContinuationEntry").value_or(0), kMostEntry)};
   map.queue_buffer_ = layout.field("StubQueue", "_stub_buffer");
   map.queue_begin_ = layout.field("StubQueue", "_queue_begin");
   map.queue_end_ = layout.field("StubQueue", "_queue_end");
@@ -131,6 +131,14 @@ Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) c
     heaps.push_back(*heap);
   }
   return heaps;
+}
+
+// The heap's part of the segment map; empty: it cannot be read.
+std::vector<std::uint8_t> CodeMap::segments_of(const Memory& memory, const Heap& heap) {
+  const std::uint64_t segments = (heap.end - heap.begin) >> heap.log2_segment;
+  std::vector<std::uint8_t> map(std::min({segments, heap.map_end - heap.map, kMaxMap}));
+  if (!memory.read(heap.map, map.data(), map.size())) map.clear();
+  return map;
 }
 
 Expected<std::uint64_t> CodeMap::block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const {
@@ -207,9 +215,34 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
       blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
     blob.call_return = *call;
   const bool is_stub = blob.name.starts_with("StubRoutines");
-  if (is_stub || blob.kind == Blob::Kind::kNative) blob.thread_continuation = thread_continuation_;
-  if (is_stub) blob.continuation_entry = continuation_entry_;
+  if (continuation_.thread_offset == 0) learn_continuation(memory, blob);
+  if (is_stub || blob.kind == Blob::Kind::kNative) blob.thread_continuation = continuation_.thread_offset;
+  if (is_stub) blob.continuation_entry = continuation_.entry_bytes;
   return blob;
+}
+
+void CodeMap::learn_from_native_methods(const Memory& memory, const Heap& heap) const {
+  const std::vector<std::uint8_t> map = segments_of(memory, heap);
+  for (std::size_t i = 0; i < map.size() && continuation_.thread_offset == 0; ++i) {
+    if (map[i] != 0) continue;
+    const std::uint64_t at = heap.begin + (std::uint64_t{i} << heap.log2_segment) + block_size_;
+    const auto name = read_value<std::uint64_t>(memory, at + blob_name_);
+    if (name && kind_of(read_text(memory, *name, kLongestName), 0) == Blob::Kind::kNative) (void)read_blob(memory, at);
+  }
+}
+
+// Who is in the stubs has entered a virtual thread before, so Continuation.enterSpecial is among the wrappers.
+void CodeMap::learn_continuation(const Memory& memory, const Blob& blob) const {
+  constexpr std::size_t kMostWrapper = 8192;
+  if (blob.kind == Blob::Kind::kNative) {
+    std::vector<std::byte> code(std::min<std::size_t>(blob.end - blob.begin, kMostWrapper));
+    if (!memory.read(blob.begin, code.data(), code.size())) return;
+    continuation_ = continuation_entered_by(code).value_or(Continuation());
+  } else if (blob.name.starts_with("StubRoutines (continuation")) {
+    const auto heaps = read_heaps(memory);
+    if (!heaps) return;
+    for (const Heap& heap : *heaps) learn_from_native_methods(memory, heap);
+  }
 }
 
 void CodeMap::read_method(const Memory& memory, Blob& blob) const {
@@ -324,9 +357,7 @@ std::vector<Blob> CodeMap::new_methods(const Memory& memory, std::size_t most) {
   const auto heaps = read_heaps(memory);
   if (!heaps || method_code_ == 0) return found;
   for (const Heap& heap : *heaps) {
-    const std::uint64_t segments = (heap.end - heap.begin) >> heap.log2_segment;
-    std::vector<std::uint8_t> map(std::min({segments, heap.map_end - heap.map, kMaxMap}));
-    if (!memory.read(heap.map, map.data(), map.size())) continue;
+    const std::vector<std::uint8_t> map = segments_of(memory, heap);
     std::vector<std::uint8_t>& seen = seen_[heap.map];
     seen.resize(map.size(), kFreeSegment);
     for (std::size_t begin = 0, end = 0; begin < map.size(); begin = end) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtimes/hotspot/continuation.h"
 #include "runtimes/hotspot/vm_structs.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
@@ -97,6 +98,9 @@ class CodeMap {
   [[nodiscard]] std::optional<Blob> compiled_at(const Memory& memory, std::uint64_t block) const;
   [[nodiscard]] Expected<Blob> read_blob(const Memory& memory, std::uint64_t at) const;
   void read_method(const Memory& memory, Blob& blob) const;
+  [[nodiscard]] static std::vector<std::uint8_t> segments_of(const Memory& memory, const Heap& heap);
+  void learn_from_native_methods(const Memory& memory, const Heap& heap) const;
+  void learn_continuation(const Memory& memory, const Blob& blob) const;
   void read_debug_information(const Memory& memory, Blob& blob) const;
   template <typename Visit>
   Expected<void> each_codelet(const Memory& memory, Visit&& visit) const;
@@ -117,7 +121,7 @@ class CodeMap {
   bool data_is_apart_ = false, scopes_are_offset_ = false;
   std::uint32_t nmethod_pcs_ = 0, nmethod_pcs_end_ = 0, nmethod_scopes_ = 0, nmethod_data_ = 0, nmethod_data_size_ = 0;
   std::uint32_t nmethod_metadata_ = 0, mutable_data_ = 0, mutable_size_ = 0, relocation_size_ = 0;
-  std::uint32_t thread_continuation_ = 0, continuation_entry_ = 0;
+  mutable Continuation continuation_;  // what the tables do not tell is learned from code
   std::uint32_t queue_buffer_ = 0, queue_begin_ = 0, queue_end_ = 0;
   std::uint32_t codelet_size_ = 0, codelet_description_ = 0, codelet_header_ = 0;
   std::uint32_t method_code_ = 0;

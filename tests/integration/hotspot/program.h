@@ -1,6 +1,8 @@
 // Java of our own on the Java virtual machines of this machine.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -42,6 +44,36 @@ inline std::vector<std::string> old_java_launchers(std::string& why) {
                          fmt::format("{}/jdk{}/java", kOldFolder, version));
   };
   return {launcher("8"), launcher("11")};
+}
+
+// JDK 21, of Debian 13. Empty: `why` says why not.
+inline std::string java_21_launcher(std::string& why) {
+  const std::string root = kHotSpotFolder + "/trixie";
+  why = fetch_release_packages(root, "trixie", "openjdk-21-jre-headless");
+  if (!why.empty()) return "";
+  return make_launcher(root, kHotSpotFolder, "/usr/lib/jvm/java-21-openjdk-amd64/bin/java",
+                       kHotSpotFolder + "/jdk21/java");
+}
+
+// A program with virtual threads, compiled for JDK 21 and later. False: no compiler here knows them.
+inline bool make_virtual(const std::string& program) {
+  const auto launchers = java_launchers();
+  return std::ranges::any_of(launchers, [&](const std::string& launcher) {
+    return run(launcher + "c --release 21 -d " + kHotSpotFolder + "/" + program + " " WINDLASS_HOTSPOT_SOURCES "/" +
+               program + ".java 2>&1")
+               .status == 0;
+  });
+}
+
+// Those of this machine that have virtual threads.
+inline std::vector<std::string> virtual_launchers() {
+  std::vector<std::string> found = java_launchers();
+  std::erase_if(found, [](const std::string& launcher) {
+    const std::string version = run(launcher + " -version 2>&1").output;
+    const auto quote = version.find('"');
+    return quote == version.npos || std::atoi(version.c_str() + quote + 1) < 21;
+  });
+  return found;
 }
 
 // Makes Chains.class. Empty: it is there; else why not.

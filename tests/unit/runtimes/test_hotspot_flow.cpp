@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "formats/dwarf/expression.h"
 #include "runtimes/hotspot/code_flow.h"
+#include "runtimes/hotspot/continuation.h"
 #include "runtimes/hotspot/rows.h"
 
 namespace windlass::runtimes::hotspot {
@@ -345,6 +347,21 @@ TEST(HotSpotFlow, OfALinkerOfMethodHandles) {
   EXPECT_EQ(at(found, 1), "r13+0 r0 same");
   EXPECT_EQ(at(found, 2), "r13+0 r0 same");
   EXPECT_EQ(at(found, 3), "r13+0 [r7+0] same");
+}
+
+// Continuation.enterSpecial of JDK 21.0.13.
+TEST(HotSpotContinuation, IsToldByTheCodeThatEntersIt) {
+  std::vector<std::uint8_t> code = {0x55, 0x48, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x40, 0x49, 0x8b, 0x87, 0x38, 0x05, 0x00,
+                                    0x00, 0x48, 0x89, 0x44, 0x24, 0x08, 0x49, 0x89, 0xa7, 0x38, 0x05, 0x00, 0x00, 0x48};
+  const auto entered = [&] { return continuation_entered_by(std::as_bytes(std::span(code))); };
+  ASSERT_TRUE(entered().has_value());
+  EXPECT_EQ(entered()->thread_offset, 0x538U);
+  EXPECT_EQ(entered()->entry_bytes, 64U);
+  code[23] = 0x40;
+  EXPECT_FALSE(entered().has_value()) << "it keeps sp elsewhere";
+  code[23] = 0x38;
+  code.resize(26);
+  EXPECT_FALSE(entered().has_value()) << "it ends";
 }
 
 }  // namespace
