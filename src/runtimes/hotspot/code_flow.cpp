@@ -5,6 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "base/registers.h"
 #include "flow/stack_effect.h"
@@ -45,6 +46,20 @@ bool set_above_room(FrameRow& row, std::int32_t cfa, bool aligned) {
   row.expressions = ByteView(found.code, sizeof found.code);
   row.cfa = CfaRule::expression({0, sizeof found.code});
   return true;
+}
+
+// What the interpreter's frame says, where rbp is of a frame within it, as around calls of Shenandoah's barriers: rbp
+// of the outer one is at [rbp].
+void set_nested_sender(FrameRow& row) {
+  static constexpr std::uint8_t kCode[] = {
+      0x76, 0, 0x06, 0x38, 0x1c, 0x06,  // breg6 0, deref, lit8, minus, deref: the sender's slot
+      0x76, 0, 0x06, 0x38, 0x22,        // breg6 0, deref, lit8, plus: the return address's place
+      0x76, 0, 0x06,                    // breg6 0, deref: the saved rbp's
+  };
+  row.expressions = ByteView(kCode, sizeof kCode);
+  row.cfa = CfaRule::expression({0, 6});
+  row.return_address = RegisterRule::at_expression({6, 5});
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_expression({11, 3}));
 }
 
 void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
@@ -105,6 +120,7 @@ FrameState FrameState::entering_interpreter() {
 // Only the frame pointer is preserved, all other registers are the caller's to save; but r15 has the thread in all code
 // of Java's.
 bool FrameState::row(FrameRow& to) const {
+  if (is_nested && cfa_kind != Cfa::kSenderSlot) return false;
   switch (cfa_kind) {
     case Cfa::kUnknown: return false;
     case Cfa::kAtSp: to.cfa = CfaRule::at(x86_64::kRsp, cfa); break;
@@ -123,6 +139,7 @@ bool FrameState::row(FrameRow& to) const {
   to.registers.clear();
   for (const RegisterNumber reg : {x86_64::kRbx, x86_64::kR12, kR13, RegisterNumber{14}})
     (void)to.registers.set(reg, RegisterRule::undefined());
+  if (is_nested) return set_nested_sender(to), true;
   if (same_base && fp_kind == return_kind)
     (void)to.registers.set(x86_64::kRbp, RegisterRule::at_cfa(fp_at - cfa));
   else
@@ -158,6 +175,11 @@ class Follower {
 
   // False: no effect on sp is known for it.
   void step(std::span<const std::byte> code, const StackEffect& effect) {
+    const bool saved_fp = std::exchange(has_just_saved_fp_, effect.kind == Kind::kPush && effect.reg == x86_64::kRbp);
+    if (saved_fp && state.fp_is_frame && is_frame_made(code)) {
+      state.is_nested = true;
+      return;
+    }
     if (special(code, effect.length) || (thread_continuation_ != 0 && thaws(code, effect.length))) return;
     switch (effect.kind) {
       case Kind::kMove: move(static_cast<std::int32_t>(effect.delta)); return;
@@ -208,9 +230,14 @@ class Follower {
     return {};
   }
 
+  // mov rbp, rsp
+  [[nodiscard]] static bool is_frame_made(std::span<const std::byte> code) {
+    return is(code, {0x48, 0x8b, 0xec}) || is(code, {0x48, 0x89, 0xe5});
+  }
+
   // What stack_effect() does not tell of.
   bool special(std::span<const std::byte> code, std::size_t length) {
-    if (is(code, {0x48, 0x8b, 0xec}) || is(code, {0x48, 0x89, 0xe5})) {  // mov rbp, rsp
+    if (is_frame_made(code)) {
       frame_here();
     } else if (is(code, {0xc9})) {  // leave
       leave();
@@ -342,6 +369,7 @@ class Follower {
   }
 
   void leave() {
+    if (std::exchange(state.is_nested, false)) return;
     if (!state.fp_is_frame || state.fp_kind != Place::kAtFp || state.fp_at != 0) {
       state = {};
       return;
@@ -371,6 +399,7 @@ class Follower {
     if (state.fp_kind == Place::kAtSp) state.fp_kind = Place::kUnknown;
   }
   void lose_frame() {
+    if (std::exchange(state.is_nested, false)) return;
     state.fp_is_frame = false;
     if (state.cfa_kind == Cfa::kAtFp || state.cfa_kind == Cfa::kSenderSlot) state.cfa_kind = Cfa::kUnknown;
     if (state.return_kind == Place::kAtFp) state.return_kind = Place::kUnknown;
@@ -380,7 +409,7 @@ class Follower {
     if (state.cfa_kind == Cfa::kSenderInRbx) state.cfa_kind = Cfa::kUnknown;
   }
 
-  bool callers_are_aligned_, is_adapter_, loses_fp_;
+  bool callers_are_aligned_, is_adapter_, loses_fp_, has_just_saved_fp_ = false;
   std::uint32_t thread_continuation_;
   FrameState continuation_;
 };

@@ -41,6 +41,7 @@ struct FrameState {
   std::uint8_t return_register = 0;  // DWARF number
   std::int32_t cfa = 0, return_at = 0, fp_at = 0;
   bool sender_in_rbx = false, fp_is_frame = false;  // rbp is what return_at and fp_at may count from
+  bool is_nested = false;  // rbp is of a frame within: what return_at and fp_at count from is at [rbp]
   // A register that rsp has been copied to, and how far below the CFA that was.
   bool has_sp_copy = false, has_return_copy = false;
   std::uint8_t sp_copy = 0, return_copy = 0;  // DWARF numbers; of one that has the return address, too

@@ -24,8 +24,10 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
   return out;
 }
 
-std::string text_of(const RegisterRule& rule) {
+std::string text_of(const FrameRow& row, const RegisterRule& rule) {
   switch (rule.kind()) {
+    case RegisterRule::kAtExpression:
+      return "[" + dwarf::expression_text(row.expression(rule), Architecture::kX86_64) + "]";
     case RegisterRule::kAtCfa: return fmt::format("[cfa{:+}]", rule.offset());
     case RegisterRule::kAtRegister: return fmt::format("[r{}{:+}]", rule.reg(), rule.offset());
     case RegisterRule::kInRegister: return fmt::format("r{}", rule.reg());
@@ -45,7 +47,7 @@ std::string at(const std::vector<FrameStretch>& stretches, std::uint32_t offset)
   if (row.cfa.is(CfaRule::kLoaded)) cfa = "[" + cfa + "]";
   if (row.cfa.is(CfaRule::kExpression)) cfa = dwarf::expression_text(row.expression(row.cfa), Architecture::kX86_64);
   const RegisterRule* rbp = row.registers.find(6);
-  return cfa + " " + text_of(row.return_address) + " " + (rbp == nullptr ? "same" : text_of(*rbp));
+  return cfa + " " + text_of(row, row.return_address) + " " + (rbp == nullptr ? "same" : text_of(row, *rbp));
 }
 
 // A compiled method: looks at the pages below, saves rbp, polls before it returns; the poll's slow path is behind it.
@@ -220,6 +222,27 @@ TEST(HotSpotFlow, OfTheInterpretersEntry) {
   EXPECT_EQ(at(found, 17), "r3+0 [r7+0] same");
   EXPECT_EQ(at(found, 18), "r3+0 r4 same");
   EXPECT_EQ(at(found, 21), "r7+0 r4 same");
+}
+
+// A barrier of Shenandoah's: it makes a frame of its own within the interpreter's, around a call.
+TEST(HotSpotFlow, OfAFrameWithinTheInterpreters) {
+  const auto code = bytes({0x51,                          // 0: push rcx
+                           0x55,                          // 1: push rbp
+                           0x48, 0x8b, 0xec,              // 2: mov rbp, rsp
+                           0x48, 0x83, 0xec, 0x40,        // 5: sub rsp, 64
+                           0xe8, 0x00, 0x10, 0x00, 0x00,  // 9: call
+                           0x48, 0x83, 0xc4, 0x40,        // 14: add rsp, 64
+                           0xc9,                          // 18: leave
+                           0x59, 0x90});                  // 19: pop rcx; nop
+  const FlowInput input{.code = code, .address = kAt, .entries = {}, .body = FrameState::interpreted()};
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 2), "[r6-8] [r6+8] [r6+0]");
+  const std::string nested =
+      "DW_OP_breg6 (rbp): 0; DW_OP_deref; DW_OP_lit8; DW_OP_minus; DW_OP_deref [DW_OP_breg6 (rbp): 0; DW_OP_deref; "
+      "DW_OP_lit8; DW_OP_plus] [DW_OP_breg6 (rbp): 0; DW_OP_deref]";
+  EXPECT_EQ(at(found, 5), nested);
+  EXPECT_EQ(at(found, 18), nested);
+  EXPECT_EQ(at(found, 19), "[r6-8] [r6+8] [r6+0]");
 }
 
 // Frames are aligned where the CFA's distance says that this changes nothing, else sp is lost.
