@@ -14,8 +14,8 @@
 
 namespace windlass::test {
 
-// A root with packages ("NAME=SHA256" or "NAME", separated by spaces) of a release that debootstrap knows. Empty: it is there;
-// else why not.
+// A root with packages ("NAME=SHA256" or "NAME", separated by spaces) of a release that debootstrap knows. Empty: it is
+// there; else why not.
 inline std::string fetch_release_packages(const std::string& root, const std::string& release,
                                           const std::string& packages) {
   const auto done = run(fmt::format("test -f {0}/.done || sh {1} {2} {0} {3} 2>&1", root,

@@ -238,7 +238,7 @@ void CodeMap::learn_continuation(const Memory& memory, const Blob& blob) const {
     std::vector<std::byte> code(std::min<std::size_t>(blob.end - blob.begin, kMostWrapper));
     if (!memory.read(blob.begin, code.data(), code.size())) return;
     continuation_ = continuation_entered_by(code).value_or(Continuation());
-  } else if (blob.name.starts_with("StubRoutines (continuation")) {
+  } else if (blob.is_of_continuations()) {
     const auto heaps = read_heaps(memory);
     if (!heaps) return;
     for (const Heap& heap : *heaps) learn_from_native_methods(memory, heap);

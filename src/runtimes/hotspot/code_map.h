@@ -55,8 +55,10 @@ struct Blob {
   std::uint64_t call_return = 0;         // of stubs: where methods that C++ has called return to; 0: there is none
 
   [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
+  // The stubs that bring frames of virtual threads back from the heap.
+  [[nodiscard]] bool is_of_continuations() const { return name.starts_with("StubRoutines (continuation"); }
   [[nodiscard]] bool has_thaw_stubs() const {
-    return thread_continuation != 0 && continuation_entry != 0 && name.starts_with("StubRoutines (continuation");
+    return thread_continuation != 0 && continuation_entry != 0 && is_of_continuations();
   }
 };
 
