@@ -46,11 +46,14 @@ class FakeCoreClr {
     make_descriptor(options);
     dac_table = take(8), runtime_info = take(112);
     put(dac_table, root_), put(runtime_info + kVersionInInfo, std::uint32_t{9});
+    version_text = take(64);
+    put_bytes(version_text, kVersionText.data(), kVersionText.size());
   }
   [[nodiscard]] BlockMemory memory() const { return {kBase, bytes_}; }
 
   static constexpr std::uint64_t kVersionInInfo = 96;
-  std::uint64_t descriptor = 0, dac_table = 0, runtime_info = 0;
+  static constexpr std::string_view kVersionText = "@(#)Version 8.0.3426.52217 @Commit: b455eab3";
+  std::uint64_t descriptor = 0, dac_table = 0, runtime_info = 0, version_text = 0;
   std::uint64_t first = 0, second = 0, handler = 0, stub = 0;  // where they begin
   std::uint64_t outer_frame = 0, inner_frame = 0;
 
@@ -194,10 +197,11 @@ class FakeCoreClr {
     put<std::uint32_t>(section + 20, kRaw);
     put<std::uint32_t>(image + kRaw + 8, kRva + 72);
     put_bytes(image + kRaw + 72, root.data(), root.size());
-    const std::uint64_t layout = take(24), pe_image = take(16), assembly = take(16);
+    const std::uint64_t layout = take(24), pe_image = take(128), assembly = take(16);
     put(layout + 8, image), put(pe_image + 8, layout), put(assembly + 8, pe_image);
     module_ = take(296);
     put(module_ + 8, assembly), put(module_ + 288, image);
+    put(module_ + 272, assembly), put(pe_image + 120, layout);  // .NET 8
   }
 
   void make_threads() {

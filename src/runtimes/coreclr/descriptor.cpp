@@ -1,6 +1,8 @@
 #include "runtimes/coreclr/descriptor.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,8 +31,9 @@ struct Stored {
 };
 static_assert(sizeof(Stored) == 40);
 
-// The structures of .NET 9.0 for x64 Linux, by those of its descriptor and of .NET 10's, which tells of all.
-constexpr std::string_view kNet9Code = R"({
+// The structures of .NET 9.0 for x64 Linux, by those of its descriptor and of .NET 10's, which tells of all. Those of
+// code are the same in .NET 8.0.
+constexpr std::string_view kKnownCode = R"({
   "version": 0,
   "types": {
     "RangeSectionMap": {"TopLevelData": 0},
@@ -55,6 +58,29 @@ constexpr std::string_view kNet9Names = R"({
   "globals": {"MethodDescAlignment": "0x8", "MethodDescTokenRemainderBitCount": "0xc"},
   "contracts": {"EcmaMetadata": 1, "Loader": 1, "RuntimeTypeSystem": 1}
 })";
+// Those of .NET 8.0, as processes of it have them. Its MethodTable has 16 bits of the row of its TypeDef, which are not
+// enough for each: that is looked up in the metadata.
+constexpr std::string_view kNet8Names = R"({
+  "version": 0,
+  "types": {
+    "MethodDesc": {"Flags3AndTokenRemainder": 0, "ChunkIndex": 2, "Flags": 6},
+    "DynamicMethodDesc": {"MethodName": 24},
+    "MethodDescChunk": {"!": 24, "MethodTable": 0, "FlagsAndTokenRange": 18},
+    "MethodTable": {"Module": 24},
+    "Module": {"PEAssembly": 272},
+    "PEAssembly": {"PEImage": 8},
+    "PEImage": {"LoadedImageLayout": 120},
+    "PEImageLayout": {"Base": 8, "Flags": 20}
+  },
+  "globals": {"MethodDescAlignment": "0x8", "MethodDescTokenRemainderBitCount": "0xc"},
+  "contracts": {"EcmaMetadata": 1, "Loader": 1, "RuntimeTypeSystem": 1}
+})";
+
+struct KnownNames {
+  std::uint32_t version;
+  std::string_view names;
+};
+constexpr KnownNames kKnownNames[] = {{8, kNet8Names}, {9, kNet9Names}};
 
 std::optional<std::uint64_t> number_of(const Json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>();
@@ -142,12 +168,17 @@ Expected<Descriptor> Descriptor::read(const Memory& memory, std::uint64_t addres
   return descriptor;
 }
 
-Expected<Descriptor> Descriptor::of_net9(Descriptor found, const Memory& memory, std::uint64_t dac_table) {
+Expected<Descriptor> Descriptor::of_known(Descriptor found, const Memory& memory, std::uint64_t dac_table,
+                                          std::uint32_t version) {
+  const auto* known = std::ranges::find(kKnownNames, version, &KnownNames::version);
+  if (found.is_empty() && known == std::end(kKnownNames))
+    return fail(ErrorCode::kUnsupported, "a .NET runtime that says nothing of its methods, and is neither .NET 8 nor 9",
+                dac_table, version);
   const std::uint64_t map = read_value<std::uint64_t>(memory, dac_table).value_or(0);
   if (map == 0) return fail(ErrorCode::kUnreadable, "the runtime has not told its debugger of its code yet", dac_table);
   if (found.is_empty())
-    if (const auto parsed = found.parse(kNet9Names, {}, dac_table); !parsed) return Failure(parsed.error());
-  if (const auto parsed = found.parse(kNet9Code, {&map, 1}, dac_table); !parsed) return Failure(parsed.error());
+    if (const auto parsed = found.parse(known->names, {}, dac_table); !parsed) return Failure(parsed.error());
+  if (const auto parsed = found.parse(kKnownCode, {&map, 1}, dac_table); !parsed) return Failure(parsed.error());
   return found;
 }
 

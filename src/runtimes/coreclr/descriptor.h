@@ -1,8 +1,9 @@
 // The contract descriptor of a CoreCLR, .NET 9 and later: the offsets of fields, the addresses of roots, and the
 // versions of the algorithms by which these are read.
 //
-// .NET 9 does not tell how its methods are found, and programs of a single file have no descriptor then. What is
-// missing is known here. The address of the map of code is the first of the addresses in g_dacTable.
+// .NET 9 does not tell how its methods are found, and programs of a single file have no descriptor then. .NET 8 has no
+// descriptor at all. What is missing is known here. The address of the map of code is the first of the addresses in
+// g_dacTable.
 //
 // dotnet/runtime, docs/design/datacontracts: contract-descriptor.md, data_descriptor.md ("Physical JSON descriptor",
 // the compact form); src/coreclr/inc/dacvars.h.
@@ -31,9 +32,11 @@ class Descriptor {
   // 32-bit runtime, or of a version that is not known.
   [[nodiscard]] static Expected<Descriptor> read(const Memory& memory, std::uint64_t address);
 
-  // Of a .NET 9: `found`, its descriptor, or one that is empty, with what it does not say. kUnreadable: the table at
-  // `dac_table` is not written yet.
-  [[nodiscard]] static Expected<Descriptor> of_net9(Descriptor found, const Memory& memory, std::uint64_t dac_table);
+  // Of a .NET before 10: `found`, its descriptor, or one that is empty, with what it does not say. The version counts
+  // where the descriptor is empty. kUnsupported: that version is not known; kUnreadable: the table at `dac_table` is
+  // not written yet.
+  [[nodiscard]] static Expected<Descriptor> of_known(Descriptor found, const Memory& memory, std::uint64_t dac_table,
+                                                     std::uint32_t version);
   [[nodiscard]] bool is_empty() const { return types_.empty(); }
 
   // 0: the runtime does not have that contract.

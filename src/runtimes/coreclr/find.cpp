@@ -2,8 +2,13 @@
 
 #include <elf.h>
 
+#include <algorithm>
+#include <charconv>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtimes/coreclr/code_map.h"
 #include "runtimes/coreclr/descriptor.h"
@@ -16,6 +21,8 @@
 
 namespace windlass::runtimes::coreclr {
 namespace {
+
+constexpr std::string_view kVersionText = "@(#)Version ";
 
 class CoreClr final : public Runtime {
  public:
@@ -79,22 +86,26 @@ class CoreClr final : public Runtime {
     tables.take(Names::make(*found));
     return tables;
   }
-  // .NET 9 has a descriptor without that contract, or none.
+  // .NET 9 has a descriptor without that contract, or none; .NET 8 has none.
   [[nodiscard]] Expected<Descriptor> describe() const {
     auto found =
         exports_.descriptor != 0 ? Descriptor::read(*memory_, exports_.descriptor) : Expected<Descriptor>(Descriptor());
     if (!found || found->contract("ExecutionManager") != 0 || exports_.dac_table == 0) return found;
     if (!exports_.x64)
       return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", exports_.dac_table);
-    if (exports_.descriptor == 0) {
-      const auto version = exports_.info != 0 ? read_value<std::uint32_t>(*memory_, exports_.info + kVersionInInfo)
-                                              : std::optional(kNotTold);
-      if (!version) return fail(ErrorCode::kUnreadable, "the .NET runtime's version cannot be read", exports_.info);
-      if (*version != 9)
-        return fail(ErrorCode::kUnsupported, "a .NET runtime that says nothing of its methods, and is none of .NET 9",
-                    exports_.info, *version);
-    }
-    return Descriptor::of_net9(std::move(*found), *memory_, exports_.dac_table);
+    const auto version = exports_.descriptor == 0 ? version_told() : std::optional(kNotTold);
+    if (!version) return fail(ErrorCode::kUnreadable, "the .NET runtime's version cannot be read", exports_.info);
+    return Descriptor::of_known(std::move(*found), *memory_, exports_.dac_table, *version);
+  }
+  // Nothing: it cannot be read.
+  [[nodiscard]] std::optional<std::uint32_t> version_told() const {
+    if (exports_.info != 0) return read_value<std::uint32_t>(*memory_, exports_.info + kVersionInInfo);
+    constexpr std::size_t kDigits = 4;
+    const std::string digits =
+        exports_.text != 0 ? read_text(*memory_, exports_.text + kVersionText.size(), kDigits) : std::string();
+    std::uint32_t version = kNotTold;
+    (void)std::from_chars(digits.data(), digits.data() + digits.size(), version);
+    return version;
   }
   void prepare() {
     tables_.prepare([&] { return read(); });
@@ -110,6 +121,20 @@ class CoreClr final : public Runtime {
 
 Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base) {
   return find_dynamic_symbol(memory, base, "DotNetRuntimeContractDescriptor");
+}
+
+Expected<std::uint64_t> find_version_text(const Memory& memory, std::uint64_t base) {
+  constexpr std::uint64_t kMostData = 4U << 20;  // bytes of a segment; .NET 8 has 113,592
+  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0 || segment.p_filesz > kMostData) continue;
+    const std::uint64_t begin = base - (first->p_vaddr - first->p_offset) + segment.p_vaddr;
+    std::string data(segment.p_filesz, '\0');
+    if (!memory.read(begin, data.data(), data.size())) continue;
+    if (const std::size_t at = data.find(kVersionText); at != std::string::npos) return begin + at;
+  }
+  return fail(ErrorCode::kNotFound, "the image does not tell of its version", base);
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports) {
@@ -138,7 +163,8 @@ Expected<std::uint64_t> find_image(const Memory& memory, std::uint64_t base) {
 }
 
 std::unique_ptr<Runtime> open_image(std::shared_ptr<const Memory> memory, std::uint64_t base) {
-  const Exports exports = exports_of(*memory, base);
+  Exports exports = exports_of(*memory, base);
+  if (exports.descriptor == 0 && exports.info == 0) exports.text = find_version_text(*memory, base).value_or(0);
   return open(std::move(memory), exports);
 }
 

@@ -232,6 +232,7 @@ std::string Metadata::generics(const Memory& memory, TableRow owner) const {
 }
 
 std::string Metadata::full_name(const Memory& memory, std::uint32_t row, std::uint32_t type) const {
+  if (type == 0) type = tables_.owner_of(memory, row);
   std::string name = method_name(memory, row, type);
   if (name.empty()) return name;
   const std::string in = type_name(memory, type);

@@ -14,7 +14,8 @@ class Metadata {
 
   // "Namespace.Outer.Inner" of a TypeDef; empty: there is none.
   [[nodiscard]] std::string type_name(const Memory& memory, std::uint32_t row) const;
-  // "Namespace.Type.Name[T](Int32, String)" of a MethodDef in that type. Empty: there is no such method.
+  // "Namespace.Type.Name[T](Int32, String)" of a MethodDef in that type (0: the one that has it). Empty: there is no
+  // such method.
   [[nodiscard]] std::string full_name(const Memory& memory, std::uint32_t row, std::uint32_t type) const;
   // "Name[T](Int32, String)" of a MethodDef, which the TypeDef `type` has (0: not known): what its parameters' types
   // are called. Empty: there is none.

@@ -29,7 +29,7 @@ Expected<Names> Names::make(const Descriptor& descriptor) {
   names.chunk_table_ = layout.field("MethodDescChunk", "MethodTable");
   names.chunk_token_ = layout.field("MethodDescChunk", "FlagsAndTokenRange");
   names.table_module_ = layout.field("MethodTable", "Module");
-  names.table_flags2_ = layout.field("MethodTable", "MTFlags2");
+  names.table_flags2_ = descriptor.offset("MethodTable", "MTFlags2");
   if (!descriptor.offset("Module", "PEAssembly")) {
     names.module_base_ = layout.field("Module", "Base");
   } else {
@@ -81,7 +81,8 @@ std::string Names::name_of(const Memory& memory, std::uint64_t method_desc) {
   const auto high = read_value<std::uint16_t>(memory, chunk + chunk_token_);
   const auto table = read_value<std::uint64_t>(memory, chunk + chunk_table_);
   const auto module = table ? read_value<std::uint64_t>(memory, *table + table_module_) : std::nullopt;
-  const auto flags2 = table ? read_value<std::uint32_t>(memory, *table + table_flags2_) : std::nullopt;
+  const auto flags2 =
+      table && table_flags2_ ? read_value<std::uint32_t>(memory, *table + *table_flags2_) : std::optional(0U);
   if (!high || !module || !flags2) return {};
   const auto bits = static_cast<unsigned>(token_bits_);
   const std::uint32_t row = (*high & ((1U << (kTokenBits - bits)) - 1)) << bits | (*low & ((1U << bits) - 1));

@@ -38,8 +38,9 @@ class Names {
 
   std::uint32_t method_token_ = 0, method_chunk_index_ = 0, method_flags_ = 0, method_name_ = 0;
   std::uint32_t chunk_size_ = 0, chunk_table_ = 0, chunk_token_ = 0;
-  std::uint32_t table_module_ = 0, table_flags2_ = 0;
-  std::uint32_t module_base_ = 0;  // .NET 9; later ones say how the image is laid out, too
+  std::uint32_t table_module_ = 0;
+  std::optional<std::uint32_t> table_flags2_;  // since .NET 9: with the row of the TypeDef
+  std::uint32_t module_base_ = 0;              // .NET 9; others say how the image is laid out, too
   std::uint32_t module_assembly_ = 0, assembly_image_ = 0, image_layout_ = 0, layout_base_ = 0, layout_flags_ = 0;
   std::uint64_t alignment_ = 0, token_bits_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Metadata>> modules_;  // by their image's base; null: unreadable

@@ -174,6 +174,53 @@ TEST(CoreClrReader, Net9IsReadByWhatIsKnownOfIt) {
   }
 }
 
+// It has no descriptor. A program of a single file tells its version as that of .NET 9 does, libcoreclr.so in a text.
+TEST(CoreClrReader, Net8IsReadByWhatIsKnownOfIt) {
+  const FakeCoreClr fake;
+  BlockMemory memory = fake.memory();
+  memory.bytes()[fake.runtime_info + FakeCoreClr::kVersionInInfo - memory.base()] = std::byte{8};
+  for (const Exports& exports : {Exports{.dac_table = fake.dac_table, .info = fake.runtime_info},
+                                 Exports{.dac_table = fake.dac_table, .text = fake.version_text}}) {
+    const auto runtime = open(unowned(memory), exports);
+    EXPECT_FALSE(runtime->problem().has_value()) << runtime->problem()->text();
+    const auto second = runtime->method_at(fake.second + 600);
+    ASSERT_TRUE(second.has_value()) << second.error().text();
+    EXPECT_EQ((*second)->begin, fake.second);
+    EXPECT_EQ((*second)->name, "Space.Type.Two(Int32, String)");
+    EXPECT_FALSE(runtime->heap_of(fake.first)) << "its maps have no pointers";
+  }
+}
+
+TEST(CoreClrReader, TheVersionsTextIsInTheImagesData) {
+  constexpr std::uint64_t kBase = 0x7f00'0000'0000, kData = 0x2100, kText = 0x2345;
+  const auto found_with = [&](std::uint32_t flags, std::uint64_t size) {
+    std::vector<std::byte> bytes(0x4000);
+    const Elf64_Phdr segments[] = {
+        {.p_type = PT_LOAD, .p_flags = PF_R, .p_offset = 0, .p_vaddr = 0x1000, .p_filesz = 0x2000, .p_memsz = 0x2000},
+        {.p_type = PT_LOAD,
+         .p_flags = flags,
+         .p_offset = 0x900,
+         .p_vaddr = 0x1000 + kData,
+         .p_filesz = size,
+         .p_memsz = size}};
+    Elf64_Ehdr header{};
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_phoff = sizeof header, header.e_phentsize = sizeof(Elf64_Phdr), header.e_phnum = std::size(segments);
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, segments, sizeof segments);
+    std::memcpy(bytes.data() + kText, FakeCoreClr::kVersionText.data(), FakeCoreClr::kVersionText.size());
+    return find_version_text(BlockMemory(kBase, bytes), kBase);
+  };
+  EXPECT_EQ(found_with(PF_R | PF_W, 0x1000).value(), kBase + kText);
+  EXPECT_FALSE(found_with(PF_R, 0x1000)) << "no data";
+  EXPECT_FALSE(found_with(PF_R | PF_W, 0x245)) << "behind it";
+  EXPECT_FALSE(found_with(PF_R | PF_W, 0x10000)) << "cannot be read";
+  EXPECT_FALSE(found_with(PF_R | PF_W, std::uint64_t{1} << 60));
+  EXPECT_EQ(find_version_text(BlockMemory(kBase, std::vector<std::byte>(64)), kBase).error().code,
+            ErrorCode::kNotFound);
+}
+
 // Its descriptor does not say which machine it is for; the image does.
 TEST(CoreClrReader, Net9OfAnotherMachineIsRefused) {
   const FakeCoreClr fake({.execution_manager = 0});
@@ -191,14 +238,16 @@ TEST(CoreClrReader, WithoutADescriptorOtherVersionsAreNamed) {
   const auto put = [&](std::uint64_t at, auto value) {
     std::memcpy(memory.bytes().data() + (at - memory.base()), &value, sizeof value);
   };
-  put(fake.runtime_info + FakeCoreClr::kVersionInInfo, std::uint32_t{8});
+  put(fake.runtime_info + FakeCoreClr::kVersionInInfo, std::uint32_t{7});
   const Exports exports{.descriptor = 0, .dac_table = fake.dac_table, .info = fake.runtime_info};
   const auto other = open(unowned(memory), exports);
   ASSERT_TRUE(other->problem().has_value());
   EXPECT_EQ(other->problem()->code, ErrorCode::kUnsupported);
-  EXPECT_EQ(other->problem()->detail, 8U);
+  EXPECT_EQ(other->problem()->detail, 7U);
   EXPECT_FALSE(other->is_understood());
-  // libcoreclr.so of .NET 8 does not tell which version it is.
+  memory.bytes()[fake.version_text + 12 - memory.base()] = std::byte{'6'};
+  const auto older = open(unowned(memory), Exports{.dac_table = fake.dac_table, .text = fake.version_text});
+  EXPECT_EQ(older->problem()->detail, 6U);
   const auto untold = open(unowned(memory), Exports{.dac_table = fake.dac_table});
   EXPECT_EQ(untold->problem()->code, ErrorCode::kUnsupported);
   EXPECT_EQ(untold->problem()->detail, 0U);
