@@ -45,6 +45,7 @@ const std::string kProgram = kFolder + "/chains";
 class Program : public test::CoreClrChains {
  public:
   explicit Program(const std::string& what) : CoreClrChains(what, what) {}
+  Program(const test::MachinesNet& net, const std::string& what) : CoreClrChains(net, what) {}
 };
 
 // ---- what is walked -------------------------------------------------------------------------------------------------
@@ -119,10 +120,7 @@ std::optional<std::uint64_t> descriptor_of(const Memory& memory, const std::vect
 // ---- tests ----------------------------------------------------------------------------------------------------------
 
 // `also` comes behind the last frame called `behind`: what is on the stack, and the runtime does not print.
-void expect_same_stack(const std::string& what, const std::string& behind = "",
-                       const std::vector<std::string>& also = {}) {
-  SCOPED_TRACE(what);
-  Program program(what);
+void expect_same_stack_of(Program& program, const std::string& behind = "", const std::vector<std::string>& also = {}) {
   const auto thread = walk_at_bottom(program.pid());
   ASSERT_TRUE(thread.has_value());
   EXPECT_EQ(thread->end, "complete");
@@ -136,6 +134,13 @@ void expect_same_stack(const std::string& what, const std::string& behind = "",
     expected.insert(std::next(at), also.begin(), also.end());
   }
   EXPECT_EQ(managed_of(*thread), expected);
+}
+
+void expect_same_stack(const std::string& what, const std::string& behind = "",
+                       const std::vector<std::string>& also = {}) {
+  SCOPED_TRACE(what);
+  Program program(what);
+  expect_same_stack_of(program, behind, also);
 }
 
 TEST_F(CoreClr, StacksAreWhatTheRuntimePrints) {
@@ -156,6 +161,24 @@ TEST_F(CoreClr, ACatchHandlerStandsOnWhatThrew) {
 TEST_F(CoreClr, ThreadsOfItsOwn) {
   expect_same_stack("thread", "Chains.Chain.OnThread()",
                     {"System.Threading.Thread.StartHelper.RunWorker()", "System.Threading.Thread.StartHelper.Run()"});
+}
+
+TEST(InstalledCoreClr, StacksOfNet8AreWhatItPrints) {
+  test::MachinesNet net;
+  if (const std::string why = test::make_program_on_machines_net("chains", 8, net); !why.empty()) GTEST_SKIP() << why;
+  const auto expect_same = [&](const std::string& what, const std::string& behind = "",
+                               const std::vector<std::string>& also = {}) {
+    SCOPED_TRACE(what);
+    Program program(net, what);
+    expect_same_stack_of(program, behind, also);
+  };
+  expect_same("plain");
+  expect_same("value");
+  // It prints a finally handler and its method as one.
+  expect_same("finally", "Chains.Chain.InFinally(IStep)", {"Chains.Chain.InFinally(IStep)"});
+  expect_same("catch", "Chains.Chain.InCatch(IStep)", {"Chains.Chain.Throws(IStep)", "Chains.Chain.InCatch(IStep)"});
+  expect_same("thread", "Chains.Chain.OnThread()",
+              {"System.Threading.Thread.StartHelper.RunWorker()", "System.Threading.Thread.StartHelper.Run()"});
 }
 
 TEST_F(CoreClr, ACoreHasTheSameStack) {

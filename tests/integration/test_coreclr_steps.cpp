@@ -172,13 +172,11 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
   ::waitpid(pid, nullptr, __WALL);
 }
 
-// .NET 9. The framework's own code was compiled ahead of time: DLLs for Linux, with Windows' unwind information. The
-// program's is compiled at run time.
-TEST(InstalledCoreClr, EveryInstructionHasItsCaller) {
-  const std::string folder = test::kCoreClrFolder + "/net9";
-  if (const std::string why = test::make_program_on_installed_net(folder); !why.empty()) GTEST_SKIP() << why;
+// An installation's framework was compiled ahead of time: DLLs for Linux, with Windows' unwind information. The
+// program's own code is compiled at run time.
+void expect_callers_of_installed(const std::vector<std::string>& words) {
   // The framework's code is not compiled again.
-  test::ChildProgram program({folder + "/dist/azmcp"}, folder + "/out.txt", STDERR_FILENO,
+  test::ChildProgram program(words, test::kCoreClrFolder + "/installed.txt", STDERR_FILENO,
                              {{"DOTNET_TC_CallCounting", "0"}, {"DOTNET_DbgEnableMiniDump", "0"}});
   // Frames of methods with their names; else they would be of a file: "/.../System.Private.CoreLib.dll+0x1c8f1".
   const auto has_names = [](const std::string& stacks) {
@@ -210,6 +208,38 @@ TEST(InstalledCoreClr, EveryInstructionHasItsCaller) {
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   EXPECT_GE(in_dlls, 1'000);
   EXPECT_GT(judge.instructions.size(), static_cast<std::size_t>(in_dlls));
+}
+
+// .NET 9.
+TEST(InstalledCoreClr, EveryInstructionHasItsCaller) {
+  const std::string folder = test::kCoreClrFolder + "/net9";
+  if (const std::string why = test::make_program_on_installed_net(folder); !why.empty()) GTEST_SKIP() << why;
+  expect_callers_of_installed({folder + "/dist/azmcp"});
+}
+
+TEST(InstalledCoreClr, EveryInstructionOfNet8HasItsCaller) {
+  test::MachinesNet net;
+  if (const std::string why = test::make_program_on_machines_net("methods", 8, net); !why.empty()) GTEST_SKIP() << why;
+  expect_callers_of_installed(net.words("methods"));
+}
+
+// All of it is compiled when it runs, and the framework, too.
+TEST(InstalledCoreClr, EveryInstructionOfNet8ThatItCompilesHasItsCaller) {
+  test::MachinesNet net;
+  if (const std::string why = test::make_program_on_machines_net("methods", 8, net); !why.empty()) GTEST_SKIP() << why;
+  for (const char* tiers : {"1", "0"}) {
+    test::ChildProgram program(
+        net.words("methods"), test::kCoreClrFolder + "/installed.txt", STDERR_FILENO,
+        {{"DOTNET_ReadyToRun", "0"}, {"DOTNET_TieredCompilation", tiers}, {"DOTNET_DbgEnableMiniDump", "0"}});
+    std::this_thread::sleep_for(std::chrono::seconds(10));  // its methods have been compiled by then
+    ASSERT_TRUE(test::stop(program.pid()));
+    StepJudge judge(program.pid());
+    judge.run(WINDLASS_STEPS, [&] { return judge.methods.size() >= 50; });
+    ::printf("%zu instructions judged, %zu different ones of %zu methods and stubs: %zu wrong\n", judge.judged,
+             judge.instructions.size(), judge.methods.size(), judge.wrong);
+    EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+    EXPECT_GE(judge.methods.size(), 50U);
+  }
 }
 
 // In tiers, as it does by itself; all of it as it comes first, which inlines nothing; all of it optimised.

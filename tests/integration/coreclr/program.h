@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -50,6 +51,35 @@ inline std::string make_program_on_installed_net(const std::string& folder) {
   return made.status == 0 ? "" : "the program cannot be made: " + made.output;
 }
 
+// Programs on the .NET of the machine: `dotnet`, or what WINDLASS_DOTNET names.
+struct MachinesNet {
+  std::string dotnet;
+  std::string version;  // "8.0.34", the latest of the wanted one
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const {
+    return {dotnet, kCoreClrFolder + "/" + name + ".dll"};
+  }
+};
+
+// Makes the program NAME for it from NAME.cs. Empty: it is there; else why not.
+inline std::string make_program_on_machines_net(const std::string& name, unsigned wanted, MachinesNet& net) {
+  const char* given = std::getenv("WINDLASS_DOTNET");
+  std::string found = given != nullptr ? given : run("command -v dotnet").output;
+  net.dotnet = found.substr(0, found.find('\n'));
+  if (net.dotnet.empty()) return "no dotnet";
+  const std::string framework = "Microsoft.NETCore.App ", release = std::to_string(wanted) + ".0.";
+  std::istringstream lines(run(net.dotnet + " --list-runtimes 2>&1").output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(framework + release))
+      net.version = line.substr(framework.size(), line.find(" [") - framework.size());
+  if (net.version.empty()) return "dotnet without .NET " + std::to_string(wanted);
+  const std::string made_of = kCoreClrFolder + "/" + name;
+  std::ofstream(made_of + ".runtimeconfig.json")
+      << R"({"runtimeOptions":{"framework":{"name":"Microsoft.NETCore.App","version":")" << release << R"(0"}}})";
+  const auto made = run("mcs -unsafe -optimize+ -out:" + made_of + "_.exe " WINDLASS_CORECLR_SOURCES "/" + name +
+                        ".cs 2>&1 && mv " + made_of + "_.exe " + made_of + ".dll");
+  return made.status == 0 ? "" : "the program cannot be made: " + made.output;
+}
+
 // "A.B(Int32 x, T[] y)" -> "A.B(Int32, T[])". Commas within an array's brackets are no separators, and no space stands
 // behind them.
 inline std::string without_parameter_names(const std::string& line) {
@@ -67,6 +97,10 @@ class CoreClrChains : public ChildProgram {
   CoreClrChains(const std::string& what, const std::string& output)
       : ChildProgram({kCoreClrFolder + "/chains", what}, kCoreClrFolder + "/" + output + ".txt", STDERR_FILENO,
                      {{"DOTNET_DbgEnableMiniDump", "0"}}) {}
+  // All of the framework's code is compiled when it runs.
+  CoreClrChains(const MachinesNet& net, const std::string& what)
+      : ChildProgram(with_argument(net.words("chains"), what), kCoreClrFolder + "/" + what + "_machine.txt",
+                     STDERR_FILENO, {{"DOTNET_DbgEnableMiniDump", "0"}, {"DOTNET_ReadyToRun", "0"}}) {}
 
   [[nodiscard]] std::vector<std::string> printed_stack() {
     wait();
@@ -75,6 +109,12 @@ class CoreClrChains : public ChildProgram {
     for (std::string line; std::getline(lines, line);)
       if (line.starts_with("   at ")) stack.push_back(without_parameter_names(line.substr(6)));
     return stack;
+  }
+
+ private:
+  static std::vector<std::string> with_argument(std::vector<std::string> words, const std::string& argument) {
+    words.push_back(argument);
+    return words;
   }
 };
 
