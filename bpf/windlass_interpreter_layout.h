@@ -48,10 +48,19 @@ struct wl_python {
   __u8 reserved;
 };
 
-/* Ruby 3.1, whose structures never change (windlass_ruby.h). */
+#define WL_RUBY_STRING_LENGTH 16u /* In a string that is not embedded, or of Ruby 3.2 or later. */
+
+/* Ruby 3.1 to 3.3 (windlass_ruby.h). */
 struct wl_ruby {
   __u64 module;  /* Address of the number of the library's thread-local storage, as written by the linker. */
   __u64 context; /* In that storage: the pointer to the execution context that runs. */
+  __u16 frame_bytes;
+  __u16 machine_stack;  /* In a context: the machine stack's start, its end so far, its size. */
+  __u16 compiled;       /* In a body: the first word of what compilers have made of it; */
+  __u8 compiled_second; /* other words that tell of it, from there on; 0: none. */
+  __u8 compiled_third;
+  __u8 string_begin; /* In a string: its text, if that is embedded. */
+  __u8 reserved[7];
 };
 
 enum wl_interpreter_kind { WL_CPYTHON = 0, WL_RUBY = 1 };

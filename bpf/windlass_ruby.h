@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Reads the control frames of Ruby 3.1 in a thread. These are a stack that grows down from the end of the virtual
- * machine's stack. The execution context knows the innermost frame. A thread-local variable of Ruby holds the context
- * that runs in a thread. While fibers are switched, the thread is not on the machine stack of that context, which then
- * says nothing of the thread.
+ * Reads the control frames of Ruby 3.1 to 3.3 in a thread. These are a stack that grows down from the end of the
+ * virtual machine's stack. The execution context knows the innermost frame. A thread-local variable of Ruby holds the
+ * context that runs in a thread. While fibers are switched, the thread is not on the machine stack of that context,
+ * which then says nothing of the thread.
  *
- * ruby/ruby, branch ruby_3_1: vm_core.h (rb_execution_context_struct, rb_control_frame_t, rb_iseq_constant_body),
- * method.h, internal/imemo.h. The vector of thread-local storage: glibc, sysdeps/x86_64/nptl/tls.h (tcbhead_t),
- * sysdeps/generic/dl-dtv.h.
+ * ruby/ruby, branches ruby_3_1 to ruby_3_3: vm_core.h (rb_execution_context_struct, rb_control_frame_t,
+ * rb_iseq_constant_body), method.h, internal/imemo.h. The vector of thread-local storage: glibc,
+ * sysdeps/x86_64/nptl/tls.h (tcbhead_t), sysdeps/generic/dl-dtv.h.
  */
 #ifndef WINDLASS_RUBY_H
 #define WINDLASS_RUBY_H
@@ -18,12 +18,10 @@
 #define WL_DTV_ENTRY 16u /* bytes; its first word is where the module's storage is */
 #define WL_MAX_TLS_MODULES 65536u
 
-#define WL_EC_MACHINE_STACK 0x90u /* in a context: the machine stack's start, its end so far, its size */
 #define WL_MAX_RUBY_STACK (1ull << 32)
 
-#define WL_RUBY_FRAME_BYTES 64u /* of which the first five words are read: pc, sp, iseq, self, ep */
-#define WL_RUBY_FRAME_READ 40u
-#define WL_RUBY_FINISH 0x20u /* in a frame's flags: it is the outermost that its evaluator runs */
+#define WL_RUBY_FRAME_READ 40u /* of a frame: pc, sp, iseq, self, ep */
+#define WL_RUBY_FINISH 0x20u   /* in a frame's flags: it is the outermost that its evaluator runs */
 #define WL_RUBY_MAGIC 0x7fff0001u
 #define WL_RUBY_CFUNC 0x55550001u
 
@@ -37,13 +35,13 @@
 #define WL_BODY_FLAGS_WORD 2u   /* of parameters, some of which are set later */
 #define WL_BODY_PATH_WORD 8u
 #define WL_BODY_LABEL_WORD 10u
-#define WL_BODY_COMPILED 280u /* what MJIT has made of it, two words, and YJIT's list */
-#define WL_LAST_NOT_COMPILED 3u
+#define WL_LAST_NOT_COMPILED 3u /* in a body's first word of compilers */
 
 #define WL_OBJECT_TYPE 0x1fu
 #define WL_STRING 5u
 #define WL_ARRAY 7u
-#define WL_STRING_FLAGS 0x7f01fu /* the type, whether it is embedded, and its length then */
+#define WL_STRING_FLAGS 0x7f01fu /* to 3.1: the type, whether it is embedded, and its length then */
+#define WL_STRING_KIND 0x201fu   /* from 3.2 on: the type, and whether it is embedded */
 #define WL_STRING_APART 0x2000u  /* not embedded */
 #define WL_ARRAY_EMBEDDED 0x2000u
 #define WL_ARRAY_FIRST 2u /* words: an embedded array's first element */
@@ -55,9 +53,10 @@ WL_GLOBAL int wl_hash_ruby_text(struct wl_unwind* u, __u64 string) {
   struct wl_interpreted* it = &u->interpreted;
   if (wl_read(&u->env, it->lines, 40, string)) return WL_INTERPRETED_NONE;
   if ((it->lines[0] & WL_OBJECT_TYPE) != WL_STRING) return WL_INTERPRETED_NONE;
-  __u64 hash = wl_mix(it->text, it->lines[0] & WL_STRING_FLAGS);
-  __u64 length = it->lines[2], at = it->lines[3];
-  if (it->lines[0] & WL_STRING_APART) {
+  int has_length = it->layout.ruby.string_begin > WL_RUBY_STRING_LENGTH, apart = (it->lines[0] & WL_STRING_APART) != 0;
+  __u64 hash = wl_mix(it->text, it->lines[0] & (has_length ? WL_STRING_KIND : WL_STRING_FLAGS));
+  __u64 length = it->lines[2], at = apart ? it->lines[3] : string + it->layout.ruby.string_begin;
+  if (apart || has_length) {
     __u64 size = length < WL_TEXT_BYTES ? length : WL_TEXT_BYTES;
     hash = wl_mix(wl_mix(hash, length), at);
     __builtin_memset(it->lines, 0, WL_TEXT_BYTES);
@@ -86,6 +85,17 @@ WL_GLOBAL int wl_hash_ruby_texts(struct wl_unwind* u) {
   return wl_hash_ruby_text(u, path);
 }
 
+/* Has one of Ruby's compilers compiled the sequence of that body, or can that not be read? */
+WL_GLOBAL int wl_is_compiled_iseq(struct wl_unwind* u, __u64 body) {
+  if (!u) return 1;
+  struct wl_interpreted* it = &u->interpreted;
+  __u64 words = body + it->layout.ruby.compiled, second = it->layout.ruby.compiled_second;
+  __u64 third = it->layout.ruby.compiled_third;
+  if (wl_read(&u->env, &it->value, 8, words) || it->value > WL_LAST_NOT_COMPILED) return 1;
+  if (second && (wl_read(&u->env, &it->value, 8, words + second * 8) || it->value)) return 1;
+  return third && (wl_read(&u->env, &it->value, 8, words + third * 8) || it->value);
+}
+
 /* Puts the unchanging part of an instruction sequence into it->code: the first words of its body. These hold the
  * bytecode's address and size, the label's, the path's, and the begin and end in the file. A sequence that one of
  * Ruby's compilers has compiled has no identity: that code writes frames only when it must, so they may be old. */
@@ -96,8 +106,7 @@ WL_GLOBAL int wl_identify_iseq(struct wl_unwind* u, __u64 iseq) {
   if ((it->code[0] & WL_IMEMO_MASK) != WL_IMEMO(WL_IMEMO_ISEQ)) return WL_INTERPRETED_NONE;
   __u64 body = it->code[WL_ISEQ_BODY / 8];
   if (wl_read(&u->env, it->code, sizeof it->code, body)) return WL_INTERPRETED_NONE;
-  if (wl_read(&u->env, it->lines, 32, body + WL_BODY_COMPILED)) return WL_INTERPRETED_NONE;
-  if (it->lines[0] > WL_LAST_NOT_COMPILED || it->lines[3]) return WL_INTERPRETED_NONE;
+  if (wl_is_compiled_iseq(u, body)) return WL_INTERPRETED_NONE;
   if (wl_hash_ruby_texts(u) != WL_INTERPRETED_ALL) return WL_INTERPRETED_NONE;
   __u64 hash = wl_mix(it->text, body);
   for (__u32 i = 0; i < WL_CODE_WORDS; i++) hash = wl_mix(hash, i == WL_BODY_FLAGS_WORD ? 0 : it->code[i]);
@@ -142,7 +151,7 @@ WL_GLOBAL int wl_take_ruby_frame(struct wl_scratch* s) {
     if (wl_identify_method(u, method) != WL_INTERPRETED_ALL) return WL_INTERPRETED_NONE;
     if (wl_add_interpreted(s, method, WL_NO_PLACE, 0)) return WL_INTERPRETED_NONE;
   }
-  it->at += WL_RUBY_FRAME_BYTES;
+  it->at += it->layout.ruby.frame_bytes;
   if (it->at < it->end) return WL_INTERPRETED_MORE;
   it->count = it->whole; /* methods that C has called have no evaluator around them */
   return WL_INTERPRETED_ALL;
@@ -169,11 +178,12 @@ WL_GLOBAL int wl_first_ruby(struct wl_unwind* u) {
   if (wl_read(&u->env, it->frame, 24, context)) return WL_INTERPRETED_NONE;
   __u64 stack = it->frame[0], words = it->frame[1];
   it->at = it->frame[2];
-  if (wl_read(&u->env, it->frame, 24, context + WL_EC_MACHINE_STACK)) return WL_INTERPRETED_NONE;
+  if (wl_read(&u->env, it->frame, 24, context + it->layout.ruby.machine_stack)) return WL_INTERPRETED_NONE;
   __u64 start = it->frame[0], size = it->frame[2];
   if (it->sp > start || start - it->sp > size || words > WL_MAX_RUBY_STACK) return WL_INTERPRETED_NONE;
-  it->end = stack + words * 8 - WL_RUBY_FRAME_BYTES;
-  if (it->at < stack || it->at >= it->end || (it->end - it->at) % WL_RUBY_FRAME_BYTES) return WL_INTERPRETED_NONE;
+  __u64 bytes = it->layout.ruby.frame_bytes;
+  it->end = stack + words * 8 - bytes;
+  if (!bytes || it->at < stack || it->at >= it->end || (it->end - it->at) % bytes) return WL_INTERPRETED_NONE;
   return WL_INTERPRETED_MORE;
 }
 

@@ -1,13 +1,16 @@
 #include "runtimes/evaluator.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "formats/dwarf/eh_frame_hdr.h"
 #include "formats/winx64/instruction_length.h"
 #include "runtimes/dynamic_symbol.h"
+#include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -67,16 +70,36 @@ std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std:
   return found;
 }
 
-}  // namespace
+// Of the function that begins at `begin`, by the image's `.eh_frame_hdr` (LSB 5.0 section 10.6). 0: it does not tell.
+// An FDE that begins there when read as linkers' tools write it is one of these.
+std::uint64_t described_size(const Memory& memory, std::uint64_t base, std::uint64_t begin) {
+  constexpr std::uint64_t kMostIndex = 16U << 20;  // bytes; libruby-3.3.so has 137,972
+  struct Fde {
+    std::uint32_t length, cie;
+    std::int32_t begin;
+    std::uint32_t size;
+  };
+  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  const auto found = std::ranges::find(segments, std::uint32_t{PT_GNU_EH_FRAME}, &Elf64_Phdr::p_type);
+  if (first == segments.end() || found == segments.end() || found->p_memsz > kMostIndex) return 0;
+  const std::uint64_t at = base - (first->p_vaddr - first->p_offset) + found->p_vaddr;
+  std::vector<std::byte> bytes(found->p_memsz);
+  if (!memory.read(at, bytes.data(), bytes.size())) return 0;
+  const auto index = dwarf::EhFrameHdr::parse(ByteView(bytes.data(), bytes.size()), at);
+  const auto address = index ? index->fde_address(begin) : Expected<std::uint64_t>(Failure(index.error()));
+  const auto fde = address ? read_value<Fde>(memory, *address) : std::nullopt;
+  if (!fde) return 0;
+  const std::uint64_t says = *address + offsetof(Fde, begin) + static_cast<std::uint64_t>(std::int64_t{fde->begin});
+  return says == begin ? fde->size : 0;
+}
 
-Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name) {
-  const auto function = find_dynamic_object(memory, base, name);
-  if (!function) return Failure(function.error());
-  if (function->size == 0 || function->size > kLongest)
-    return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function->address, function->size);
-  const AddressRange hot{function->address, function->address + function->size};
+Expected<Evaluator> evaluator_of(const Memory& memory, const DynamicSymbol& function) {
+  if (function.size == 0 || function.size > kLongest)
+    return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function.address, function.size);
+  const AddressRange hot{function.address, function.address + function.size};
   Evaluator evaluator{.hot = hot, .cold = {}};
-  std::vector<std::byte> code(function->size);
+  std::vector<std::byte> code(function.size);
   if (!memory.read(hot.begin, code.data(), code.size()))
     return fail(ErrorCode::kUnreadable, "the evaluator's code cannot be read", hot.begin, code.size());
   std::set<std::uint64_t> targets;
@@ -93,6 +116,18 @@ Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, con
   }
   if (cold.end - cold.begin > kLongest) cold = {};
   return evaluator;
+}
+
+}  // namespace
+
+Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name) {
+  const auto function = find_dynamic_object(memory, base, name);
+  if (!function) return Failure(function.error());
+  return evaluator_of(memory, *function);
+}
+
+Expected<Evaluator> find_evaluator_at(const Memory& memory, std::uint64_t base, std::uint64_t address) {
+  return evaluator_of(memory, {address, described_size(memory, base, address)});
 }
 
 }  // namespace windlass::runtimes

@@ -21,4 +21,7 @@ struct Evaluator {
 // has no usable size.
 [[nodiscard]] Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name);
 
+// The function that begins there, if the image's unwind information has it.
+[[nodiscard]] Expected<Evaluator> find_evaluator_at(const Memory& memory, std::uint64_t base, std::uint64_t address);
+
 }  // namespace windlass::runtimes

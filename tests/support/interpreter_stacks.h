@@ -70,16 +70,18 @@ inline bool is_interpreted(const profile::Function& function) {
          !(function.file.empty() || ends(".c") || ends(".h") || ends(".inc") || ends(".def"));
 }
 
-// What the evaluator's locations ran in a sample, innermost first; the last of their lines is its own. False: it is not
-// in the sample.
+// What the evaluator's locations ran in a sample, innermost first; the last of their lines is its own, if it has a
+// name. Empty, the evaluator's locations are those that run something. False: it is not in the sample.
 inline bool take_chain(const profile::Profile& profile, const profile::Sample& sample, const std::string& evaluator,
                        std::vector<Call>& to) {
   bool evaluated = false;
   for (const std::uint32_t location : sample.locations) {
     const auto& lines = profile.locations[location].lines;
-    if (lines.empty() || profile.functions[lines.back().function].name != evaluator) continue;
+    if (lines.empty()) continue;
+    const profile::Function& own = profile.functions[lines.back().function];
+    if (evaluator.empty() ? !is_interpreted(own) : own.name != evaluator) continue;
     evaluated = true;
-    for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+    for (std::size_t i = 0; i + (evaluator.empty() ? 0 : 1) < lines.size(); ++i) {
       const profile::Function& function = profile.functions[lines[i].function];
       if (is_interpreted(function)) to.push_back({function.name, function.file, lines[i].line});
     }

@@ -87,6 +87,7 @@ class MadeUpImage {
     memory.put(base, header);
     Elf64_Phdr load{}, dynamic{};
     load.p_type = PT_LOAD;
+    load.p_filesz = load.p_memsz = 0x1000;
     dynamic.p_type = PT_DYNAMIC;
     dynamic.p_vaddr = tags;
     dynamic.p_memsz = kTagCount * sizeof(Elf64_Dyn);

@@ -2,19 +2,18 @@
 
 #include <elf.h>
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "runtimes/coreclr/code_map.h"
 #include "runtimes/coreclr/descriptor.h"
 #include "runtimes/coreclr/names.h"
 #include "runtimes/coreclr/rows.h"
 #include "runtimes/dynamic_symbol.h"
+#include "runtimes/image_text.h"
 #include "runtimes/late_map.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/own_ranges.h"
@@ -124,17 +123,7 @@ Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base
 }
 
 Expected<std::uint64_t> find_version_text(const Memory& memory, std::uint64_t base) {
-  constexpr std::uint64_t kMostData = 4U << 20;  // bytes of a segment; .NET 8 has 113,592
-  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
-  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0 || segment.p_filesz > kMostData) continue;
-    const std::uint64_t begin = base - (first->p_vaddr - first->p_offset) + segment.p_vaddr;
-    std::string data(segment.p_filesz, '\0');
-    if (!memory.read(begin, data.data(), data.size())) continue;
-    if (const std::size_t at = data.find(kVersionText); at != std::string::npos) return begin + at;
-  }
-  return fail(ErrorCode::kNotFound, "the image does not tell of its version", base);
+  return find_text(memory, base, SegmentKind::kData, kVersionText);
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, const Exports& exports) {

@@ -29,14 +29,12 @@ Expected<std::uint64_t> find_version(const Memory& memory, std::uint64_t base) {
   return find_dynamic_symbol(memory, base, "ruby_api_version");
 }
 
-// vm_exec(), which each activation of the evaluator has one frame of, is exported by that name. The instructions run in
-// vm_exec_core(), which it calls.
 Expected<std::unique_ptr<manager::Interpreter>> open(const Memory& memory, std::uint64_t base) {
   const auto version = find_version(memory, base);
   if (!version) return Failure(version.error());
   const auto layout = read_layout(memory, base, *version);
   if (!layout) return Failure(layout.error());
-  const auto evaluator = find_evaluator(memory, base, "rb_vm_exec");
+  const auto evaluator = find_vm_exec(memory, base);
   if (!evaluator) return Failure(evaluator.error());
   return std::make_unique<Ruby>(*layout, *evaluator);
 }

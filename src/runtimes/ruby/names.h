@@ -1,7 +1,7 @@
 // Names of the functions that Ruby runs, as in its backtraces. A sequence of instructions has a label, a path and
 // lines. A method written in C has its name, and the path "<cfunc>", as in rb_profile_frame_path().
 //
-// ruby/ruby, branch ruby_3_1: vm_core.h (rb_iseq_constant_body), iseq.c (succ_index_table), iseq.h
+// ruby/ruby, branches ruby_3_1 to ruby_3_3: vm_core.h (rb_iseq_constant_body), iseq.c (succ_index_table), iseq.h
 // (iseq_insn_info_entry), method.h, symbol.c, include/ruby/internal/core/rstring.h and rarray.h.
 #pragma once
 

@@ -80,6 +80,39 @@ TEST(RubyReader, NamesFilesAndLines) {
   EXPECT_EQ(named(3).line, 10U);
 }
 
+TEST(RubyReader, LaterReleasesHaveOtherStructures) {
+  for (const int minor : {2, 3}) {
+    fake::FakeMemory memory = fake::make(minor);
+    const auto layout = fake::layout(minor);
+    const auto frames = read_frames(memory, layout.interpreter, kThread);
+    ASSERT_TRUE(frames) << frames.error().text();
+    ASSERT_EQ(frames->size(), 4U);
+    const auto named = [&](std::size_t i) { return read_name(memory, layout, (*frames)[i]).value(); };
+    EXPECT_EQ(named(0).name, "each_with_index");
+    EXPECT_EQ(named(1).name, "block (2 levels) in through_blocks");
+    EXPECT_EQ(named(1).file, "/some/file.rb");
+    EXPECT_EQ(named(1).line, 30U);
+    EXPECT_EQ(named(3).name, "<main>");
+    memory.put(fake::kTexts + 0x180, std::uint64_t{5 | 1 << 17});
+    EXPECT_EQ(named(1).file, "/some/file.rb") << "a flag that is set later";
+    memory.put(fake::kTexts + 0x180 + 16, std::uint64_t{12});
+    EXPECT_FALSE(read_name(memory, layout, (*frames)[1])) << "another length";
+    memory.put(fake::kTexts + 0x180 + 16, ~std::uint64_t{0});
+    EXPECT_FALSE(read_name(memory, layout, (*frames)[1])) << "no such length";
+    memory = fake::make(minor);
+    memory.put(fake::kBodies + 288 + 16, std::uint64_t{1});
+    EXPECT_EQ(read_frames(memory, layout.interpreter, kThread).has_value(), minor == 2) << "RJIT has compiled it";
+    memory.put(fake::kBodies + 288, std::uint64_t{0x7f0000001000});
+    EXPECT_FALSE(read_frames(memory, layout.interpreter, kThread)) << "a function of a compiler's";
+    memory = fake::make(minor);
+    auto with_yjit = layout.interpreter;
+    with_yjit.ruby.compiled_third = 5;
+    EXPECT_TRUE(read_frames(memory, with_yjit, kThread));
+    memory.put(fake::kBodies + 288 + 40, std::uint64_t{0x7f0000001000});
+    EXPECT_FALSE(read_frames(memory, with_yjit, kThread)) << "YJIT has compiled it";
+  }
+}
+
 TEST(RubyReader, LinesAreOfTheInstructionBefore) {
   const fake::FakeMemory memory = fake::make();
   auto frame = (*frames_of(memory))[1];
@@ -167,10 +200,44 @@ TEST(RubyReader, FindsItsThreadsContextsAndIdentifiers) {
   EXPECT_EQ(layout->interpreter.ruby.context, 0x30U);
 }
 
+TEST(RubyReader, FindsWhatLaterReleasesDoNotExport) {
+  test::MadeUpMemory memory(fake::kBase, fake::kSize);
+  constexpr std::uint64_t kErrinfo = kImage + 0xb00, kIndexAt = kImage + 0xc00;
+  test::MadeUpImage image;
+  image.add("ruby_api_version", kVersion), image.add("rb_sym_immortal_count", kCount);
+  image.add("rb_errinfo", kErrinfo);
+  image.put(memory, kImage);
+  memory.put(kVersion, 3), memory.put(kVersion + 4, 3);
+  memory.put_bytes(kImage + 0xd00, "Ruby was built without YJIT support.");
+  constexpr std::uint32_t kMark = 0xfa1e0ff3;  // endbr64
+  memory.put(kCount, kMark), memory.put(kCount + 4, std::uint16_t{0x058b});
+  memory.put(kCount + 6, static_cast<std::uint32_t>(kTable - (kCount + 10)));
+  memory.put(kCount + 10, std::uint8_t{0xc3});
+  memory.put(kErrinfo, kMark);
+  memory.put(kErrinfo + 4, std::uint64_t{0x3d8d'4866'08ec'8348});
+  memory.put(kErrinfo + 12, static_cast<std::uint32_t>(kIndexAt - (kErrinfo + 16)));
+  memory.put(kErrinfo + 16, std::uint32_t{0xe848'6666});
+  memory.put(kErrinfo + 24, std::uint32_t{0x48'008b'48});
+  memory.put(kIndexAt, std::uint64_t{1}), memory.put(kIndexAt + 8, std::uint64_t{0x10});
+  const auto layout = read_layout(memory, kImage, kVersion);
+  ASSERT_TRUE(layout) << layout.error().text();
+  EXPECT_EQ(layout->symbols, kTable);
+  EXPECT_EQ(layout->interpreter.ruby.module, kIndexAt);
+  EXPECT_EQ(layout->interpreter.ruby.context, 0x10U);
+  EXPECT_EQ(layout->interpreter.ruby.frame_bytes, 56U);
+  EXPECT_EQ(layout->lines, 112U);
+  EXPECT_EQ(layout->interpreter.ruby.compiled_second, 2U);
+  EXPECT_EQ(layout->interpreter.ruby.compiled_third, 0U);
+  memory.put(kImage + 0xd00, std::uint64_t{0});
+  EXPECT_EQ(read_layout(memory, kImage, kVersion)->interpreter.ruby.compiled_third, 5U) << "built with YJIT";
+  memory.put(kErrinfo + 16, std::uint32_t{0xe848'6690});
+  EXPECT_EQ(read_layout(memory, kImage, kVersion).error().code, ErrorCode::kUnsupported) << "other code";
+}
+
 TEST(RubyReader, AnotherRubyIsRefused) {
   EXPECT_FALSE(is_refused_with(kVersion + 8, 7)) << "another release of 3.1";
   EXPECT_TRUE(is_refused_with(kVersion, 2));
-  EXPECT_TRUE(is_refused_with(kVersion + 4, 2));
+  EXPECT_TRUE(is_refused_with(kVersion + 4, 4));
   EXPECT_TRUE(is_refused_with(kCount, std::uint8_t{0x89})) << "a store";
   EXPECT_TRUE(is_refused_with(kCount + 1, std::uint8_t{0x0d})) << "into another register";
   EXPECT_TRUE(is_refused_with(kCount + 6, std::uint8_t{0x90})) << "goes on";
