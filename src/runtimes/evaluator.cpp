@@ -71,9 +71,9 @@ std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std:
 }
 
 // Of the function that begins at `begin`, by the image's `.eh_frame_hdr` (LSB 5.0 section 10.6). 0: it does not tell.
-// An FDE that begins there when read as linkers' tools write it is one of these.
+// The FDE is read in the form that compilers give it on x86-64. In another form it would begin elsewhere.
 std::uint64_t described_size(const Memory& memory, std::uint64_t base, std::uint64_t begin) {
-  constexpr std::uint64_t kMostIndex = 16U << 20;  // bytes; libruby-3.3.so has 137,972
+  constexpr std::uint64_t kMostIndex = 16U << 20;  // bytes; libruby-3.3.so has 72,372
   struct Fde {
     std::uint32_t length, cie;
     std::int32_t begin;

@@ -27,9 +27,11 @@ class MadeUpImage {
   void add_thread_local(std::string_view name, std::uint64_t offset, std::uint64_t module) {
     symbols_.push_back({std::string(name), offset, 8, module});
   }
+  // Its `.eh_frame_hdr`, which the caller puts there.
+  void set_unwind_index(std::uint64_t address, std::uint64_t size) { index_ = address, index_size_ = size; }
   // Headers and tables, from `base` on, which is the image's first byte.
   void put(MadeUpMemory& memory, std::uint64_t base) const {
-    constexpr std::uint64_t kSegments = sizeof(Elf64_Ehdr), kTags = kSegments + 2 * sizeof(Elf64_Phdr);
+    constexpr std::uint64_t kSegments = sizeof(Elf64_Ehdr), kTags = kSegments + 3 * sizeof(Elf64_Phdr);
     const std::uint64_t relocations = base + kTags + kTagCount * sizeof(Elf64_Dyn);
     const std::uint64_t symbols = relocations + symbols_.size() * sizeof(Elf64_Rela);
     const std::uint64_t hash = symbols + (symbols_.size() + 1) * sizeof(Elf64_Sym);
@@ -60,6 +62,10 @@ class MadeUpImage {
                                                    tag(DT_RELASZ, relocation_count * sizeof(Elf64_Rela)),
                                                    tag(DT_NULL, 0)};
     memory.put(base + kTags, tags);
+    Elf64_Phdr index{};
+    index.p_type = index_ != 0 ? PT_GNU_EH_FRAME : PT_NULL;
+    index.p_vaddr = index_ - base, index.p_memsz = index_size_;
+    memory.put(base + kSegments + 2 * sizeof index, index);
   }
 
  private:
@@ -83,7 +89,7 @@ class MadeUpImage {
     header.e_machine = EM_X86_64;
     header.e_phoff = segments;
     header.e_phentsize = sizeof(Elf64_Phdr);
-    header.e_phnum = 2;
+    header.e_phnum = 3;
     memory.put(base, header);
     Elf64_Phdr load{}, dynamic{};
     load.p_type = PT_LOAD;
@@ -95,6 +101,7 @@ class MadeUpImage {
   }
 
   std::vector<Symbol> symbols_;
+  std::uint64_t index_ = 0, index_size_ = 0;
 };
 
 }  // namespace windlass::test

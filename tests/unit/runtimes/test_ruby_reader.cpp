@@ -234,6 +234,39 @@ TEST(RubyReader, FindsWhatLaterReleasesDoNotExport) {
   EXPECT_EQ(read_layout(memory, kImage, kVersion).error().code, ErrorCode::kUnsupported) << "other code";
 }
 
+// 3.3 does not export rb_vm_exec, but rb_iseq_eval, which jumps there. Its size is in the unwind information.
+TEST(RubyReader, FindsTheEvaluatorThatIsNotExported) {
+  constexpr std::uint64_t kEval = kImage + 0xb00, kVmExec = kImage + 0x1800, kIndex = kImage + 0xc00;
+  constexpr std::uint64_t kFde = kImage + 0xd00, kSize = 0x123;
+  const auto distance = [](std::uint64_t to, std::uint64_t from) { return static_cast<std::uint32_t>(to - from); };
+  test::MadeUpMemory memory(fake::kBase, fake::kSize);
+  test::MadeUpImage image;
+  image.add("rb_iseq_eval", kEval, 16);
+  image.set_unwind_index(kIndex, 20);
+  image.put(memory, kImage);
+  for (std::uint64_t at = kEval; at < kEval + 16; ++at) memory.put(at, std::uint8_t{0x90});
+  memory.put(kEval, std::uint8_t{0x53}), memory.put(kEval + 3, std::uint8_t{0x5b});  // push rbx; pop rbx
+  memory.put(kEval + 4, std::uint8_t{0xe9}), memory.put(kEval + 5, distance(kVmExec, kEval + 9));
+  memory.put(kIndex, std::uint32_t{0x3b031b01});  // version 1; pcrel sdata4, udata4, datarel sdata4
+  memory.put(kIndex + 4, distance(kFde - 0x40, kIndex + 4)), memory.put(kIndex + 8, std::uint32_t{1});
+  memory.put(kIndex + 12, distance(kVmExec, kIndex)), memory.put(kIndex + 16, distance(kFde, kIndex));
+  memory.put(kFde, std::uint32_t{20}), memory.put(kFde + 4, std::uint32_t{0x44});
+  memory.put(kFde + 8, distance(kVmExec, kFde + 8)), memory.put(kFde + 12, static_cast<std::uint32_t>(kSize));
+  const auto found = find_vm_exec(memory, kImage);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->hot.begin, kVmExec);
+  EXPECT_EQ(found->hot.end, kVmExec + kSize);
+  const auto why_not = [&] { return find_vm_exec(memory, kImage).error().code; };
+  memory.put(kFde + 8, distance(kVmExec + 1, kFde + 8));
+  EXPECT_EQ(why_not(), ErrorCode::kMalformed) << "in another form";
+  memory.put(kEval + 9, std::uint8_t{0xe9}), memory.put(kEval + 10, distance(kVmExec + 8, kEval + 14));
+  EXPECT_EQ(why_not(), ErrorCode::kUnsupported) << "jumps to two";
+  memory.put(kEval + 4, std::uint8_t{0xe8}), memory.put(kEval + 9, std::uint8_t{0xe8});
+  EXPECT_EQ(why_not(), ErrorCode::kUnsupported) << "jumps nowhere";
+  memory.put(kEval, std::uint8_t{0x06});
+  EXPECT_EQ(why_not(), ErrorCode::kUnsupported) << "no code";
+}
+
 TEST(RubyReader, AnotherRubyIsRefused) {
   EXPECT_FALSE(is_refused_with(kVersion + 8, 7)) << "another release of 3.1";
   EXPECT_TRUE(is_refused_with(kVersion, 2));
