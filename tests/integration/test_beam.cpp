@@ -48,12 +48,14 @@ class ErlangStacks : public ::testing::Test {
   static inline test::CommandResult made_;
 };
 
+bool is_first_scheduler(const std::string& thread) { return thread == "1_scheduler" || thread == "erts_sched_1"; }
+
 pid_t scheduler_of(pid_t pid) {
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
     std::ifstream file(entry.path() / "comm");
     std::string name;
     std::getline(file, name);
-    if (name.find("scheduler") != std::string::npos) return std::stoi(entry.path().filename().string());
+    if (is_first_scheduler(name)) return std::stoi(entry.path().filename().string());
   }
   return 0;
 }
@@ -85,7 +87,7 @@ TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
         frames.push_back(frame["function"].is_string() ? frame["function"].get<std::string>() : "");
       const std::vector<std::string> callers = callers_of_hold(frames);
       if (callers.empty()) {
-        if (thread["name"] == "1_scheduler") ++others[line];
+        if (is_first_scheduler(thread["name"])) ++others[line];
         continue;
       }
       // The virtual machine's own code, of which nothing is known, has a guess for its caller.

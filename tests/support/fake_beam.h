@@ -1,5 +1,5 @@
-// An Erlang virtual machine of release 25 made up in memory: its exports, two modules (the first has two functions),
-// shared code, atoms, and a running scheduler.
+// An Erlang virtual machine made up in memory, of release 25 unless another one is wanted: its exports, two modules
+// (the first has two functions), shared code, atoms, and a running scheduler.
 #pragma once
 
 #include <array>
@@ -21,10 +21,17 @@ inline constexpr std::uint64_t kSchedulerCall = kCode + 0x300, kShared = kCode +
 inline constexpr std::uint64_t kRanges = kBase + 0x3000, kRangeList = kBase + 0x3100;
 inline constexpr std::uint64_t kModule = kBase + 0x4000, kOtherModule = kBase + 0x5000, kModuleSize = 0x1000;
 inline constexpr std::uint64_t kFirst = kModule + 0x100, kSecond = kFirst + 0x80, kCodeEnd = kSecond + 0x80;
+inline constexpr std::uint64_t kStub = kCodeEnd - 6;  // a jump behind the last function's code
 inline constexpr std::uint64_t kAtoms = kBase + 0x6000, kPages = kAtoms + 0x100, kPage = kAtoms + 0x200;
 inline constexpr std::uint64_t kAtomList = kBase + 0x8000;  // behind a page of 1024 atoms' addresses
 inline constexpr std::uint64_t kScheduler = kBase + 0x9000, kThread = kBase + 0x9800, kRegisters = kBase + 0xa000;
 inline constexpr std::uint32_t kAtomCount = 4, kDistance = 0x148, kThreadData = 0x310;
+
+struct Release {
+  std::string_view name;
+  std::uint32_t functions, process_end;  // offsets: see Layout
+};
+inline constexpr Release k25 = {"25", 0x60, 0x88}, k27 = {"27", 0x88, 0xc8};
 
 inline constexpr std::uint8_t kTrap = 0xcc;  // between functions' code
 
@@ -86,7 +93,7 @@ inline MadeUpImage image() {
   return made;
 }
 
-inline void put_modules(FakeMemory& memory) {
+inline void put_modules(FakeMemory& memory, const Release& release) {
   const std::uint64_t active = kRanges + Layout::kRangesSize;
   memory.put(kCodeIndex, std::uint32_t{1});
   memory.put(active, kRangeList), memory.put(active + Layout::kRangesCount, std::uint64_t{2});
@@ -96,12 +103,13 @@ inline void put_modules(FakeMemory& memory) {
   }
   for (std::uint64_t at = kFirst; at < kCodeEnd; ++at) memory.put(at, kTrap);
   memory.put(kModule, std::uint64_t{2});
-  memory.put(kModule + Layout::kFunctions, std::array{kFirst, kSecond, kCodeEnd});
+  memory.put(kModule + release.functions, std::array{kFirst, kSecond, kCodeEnd});
   memory.put_function(kFirst, kMap, 2);
   memory.put_function(kSecond, kFilter, 3);
   // sub rsp, 16; call; add rsp, 16; ret
   memory.put_code(kFirst + Layout::kInfoSize, {0x48, 0x83, 0xec, 16, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 16, 0xc3});
   memory.put_code(kSecond + Layout::kInfoSize, {0xc3});
+  memory.put_relative(kStub, {0x40, 0xe9}, kShared);
 }
 
 inline void put_scheduler(FakeMemory& memory) {
@@ -114,17 +122,17 @@ inline void put_scheduler(FakeMemory& memory) {
   memory.put(kThread + kThreadData - 8, std::uint64_t{7}), memory.put(kThread + kThreadData, kScheduler);
 }
 
-inline FakeMemory make() {
+inline FakeMemory make(const Release& release = k25) {
   FakeMemory memory;
   image().put(memory, kImage);
-  memory.put_bytes(kRelease, "25"), memory.put_bytes(kMachine, "x86_64-pc-linux");
+  memory.put_bytes(kRelease, release.name), memory.put_bytes(kMachine, "x86_64-pc-linux");
   memory.put(kBits, std::uint32_t{64}), memory.put(kBeamAsm, std::uint32_t{1});
   memory.put_relative(kLookup, {0x55, 0xe8}, kFindRange);
   memory.put_relative(kFindRange, {0x8b, 0x05}, kCodeIndex);
   memory.put_relative(kFindRange + 6, {0x48, 0x8d, 0x15}, kRanges);
   memory.put_code(kShared, {0x50, 0x58, 0xc3});  // push rax; pop rax; ret
   memory.put(kExit, kNormalExit);
-  put_modules(memory);
+  put_modules(memory, release);
   memory.put(kAtoms + Layout::kAtomCount, kAtomCount), memory.put(kAtoms + Layout::kAtomPages, kPages);
   memory.put(kPages, kPage);
   memory.put_atom(1, "lists"), memory.put_atom(2, "map"), memory.put_atom(3, "filter");

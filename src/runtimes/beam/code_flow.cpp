@@ -24,7 +24,8 @@ constexpr std::uint32_t kMostFollowed = 1 << 20;  // instructions, from all that
 enum class Act : std::uint8_t {
   kNone,
   kKeepInRbp,       // mov rbp, rsp
-  kKeepInProcess,   // mov [r13 + stop], rsp; movq xmm1, rsp: what is stored there next, with the heap pointer
+  kKeepInProcess,   // mov [r13 + stop], rsp; movq xmm1, rsp or vpinsrq xmm0, xmm1, rsp, 1: what is stored there next,
+                    // with the heap pointer
   kEnter,           // lea rsp, [rbx - N]
   kLeaveByRbp,      // mov rsp, rbp
   kLeaveByProcess,  // mov rsp, [r13 + stop]
@@ -40,10 +41,11 @@ Act act_of(std::span<const std::byte> code) {
   constexpr auto kStop = static_cast<std::uint8_t>(Layout::kProcessStop);
   constexpr std::uint8_t kRbpFromRsp[] = {0x48, 0x89, 0xe5}, kRspFromRbp[] = {0x48, 0x89, 0xec};
   constexpr std::uint8_t kStore[] = {0x49, 0x89, 0x65, kStop}, kLoad[] = {0x49, 0x8b, 0x65, kStop};
-  constexpr std::uint8_t kToXmm1[] = {0x66, 0x48, 0x0f, 0x6e, 0xcc}, kEnterRuntime[] = {0x48, 0x8d, 0x63};
+  constexpr std::uint8_t kToXmm1[] = {0x66, 0x48, 0x0f, 0x6e, 0xcc};
+  constexpr std::uint8_t kToXmm0[] = {0xc4, 0xe3, 0xf1, 0x22, 0xc4, 1}, kEnterRuntime[] = {0x48, 0x8d, 0x63};
   constexpr std::uint8_t kR13FromRax[] = {0x49, 0x89, 0xc5};
   if (begins(code, kRbpFromRsp)) return Act::kKeepInRbp;
-  if (begins(code, kStore) || begins(code, kToXmm1)) return Act::kKeepInProcess;
+  if (begins(code, kStore) || begins(code, kToXmm1) || begins(code, kToXmm0)) return Act::kKeepInProcess;
   if (begins(code, kEnterRuntime)) return Act::kEnter;
   if (begins(code, kRspFromRbp)) return Act::kLeaveByRbp;
   if (begins(code, kLoad)) return Act::kLeaveByProcess;

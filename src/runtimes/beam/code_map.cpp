@@ -44,7 +44,7 @@ Expected<Function> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
   const auto count = read_value<std::uint64_t>(memory, *header);
   if (!count) return fail(ErrorCode::kUnreadable, "a module's functions cannot be read", *header);
   if (*count > kMaxFunctions) return fail(ErrorCode::kLimit, "too many functions in a module", *header, *count);
-  const std::uint64_t functions = *header + Layout::kFunctions;
+  const std::uint64_t functions = *header + layout_.functions;
   for (std::uint64_t low = 0, high = *count; low < high;) {
     const std::uint64_t middle = low + (high - low) / 2;
     const auto bounds = read_value<Range>(memory, functions + middle * 8);  // and where the next one begins
@@ -61,7 +61,7 @@ Expected<Function> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
       const auto arity = read_value<std::uint64_t>(memory, bounds->begin + Layout::kInfoArity);
       if (!module || !name || !arity)
         return fail(ErrorCode::kUnreadable, "a function's name cannot be read", bounds->begin);
-      return Function{bounds->begin, bounds->end, *module, *name, *arity};
+      return Function{bounds->begin, bounds->end, *module, *name, *arity, middle + 1 == *count};
     }
   }
   return fail(ErrorCode::kNotFound, "no function contains the address", pc);

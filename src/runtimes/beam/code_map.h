@@ -16,6 +16,7 @@ struct Function {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t module = 0, name = 0;  // atoms
   std::uint64_t arity = 0;
+  bool is_last = false;  // of its module
   bool operator==(const Function&) const = default;
 };
 

@@ -24,11 +24,15 @@ class Beam final : public LaidOutRuntime<Layout, CodeMap> {
     if (address + 1 == tables_->layout.normal_exit) return Code::end_of_process(tables_->layout.normal_exit);
     const auto function = tables_->map.find(*memory_, address);
     if (!function && function.error().code != ErrorCode::kNotFound) return Failure(function.error());
-    auto code = function ? Code::read(*memory_, *function)
-                         : Code::read_shared(*memory_, address, tables_->map, tables_->layout);
-    if (!code) return Failure(code.error());
-    if (function) (*code)->name = beam::name_of(*memory_, tables_->layout, *function);
-    return std::move(*code);
+    if (function) {
+      auto code = Code::read(*memory_, *function);
+      if (!code) return Failure(code.error());
+      (*code)->name = beam::name_of(*memory_, tables_->layout, *function);
+      if ((*code)->contains(address)) return std::move(*code);
+    }
+    auto shared = Code::read_shared(*memory_, address, tables_->map, tables_->layout, function.value_or(Function()));
+    if (!shared) return Failure(shared.error());
+    return std::move(*shared);
   }
 
   // Code is loaded and purged at any time; what all share stays.
@@ -49,7 +53,7 @@ class Beam final : public LaidOutRuntime<Layout, CodeMap> {
             .second = static_cast<std::uint8_t>(tables_->layout.thread_scheduler / 8),
             .sp = Layout::kProcessStop / 8,
             .keeper = Layout::kSchedulerProcess / 8,
-            .end = (Layout::kProcessEnd - Layout::kProcessStop) / 8,
+            .end = static_cast<std::uint8_t>((tables_->layout.process_end - Layout::kProcessStop) / 8),
             .there = 1};
   }
   bool is_starting() override { return is_not_ready(); }

@@ -1,5 +1,6 @@
 #include "runtimes/beam/layout.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -13,7 +14,11 @@
 namespace windlass::runtimes::beam {
 namespace {
 
-constexpr std::string_view kRelease = "25";
+struct Release {
+  std::string_view name;
+  std::uint32_t functions, process_end;  // offsets: see Layout
+};
+constexpr std::array kReleases = {Release{"25", 0x60, 0x88}, Release{"27", 0x88, 0xc8}};
 
 class Exports : public Needed {
  public:
@@ -119,7 +124,8 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   const auto number = [&](std::string_view name) {
     return read_value<std::uint32_t>(memory, exports.address(name)).value_or(0);
   };
-  exports.need(text("etp_otp_release") == kRelease, "an Erlang/OTP release that is not known: 25 is");
+  const auto release = std::ranges::find(kReleases, text("etp_otp_release"), &Release::name);
+  exports.need(release != kReleases.end(), "an Erlang/OTP release that is not known: 25 and 27 are");
   exports.need(text("etp_arch").starts_with("x86_64") && number("etp_arch_bits") == 64,
                "an Erlang virtual machine for another machine");
   exports.need(number("etp_beamasm") != 0, "an Erlang virtual machine without a JIT compiler");
@@ -128,6 +134,8 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   if (exports.error()) return Failure(*exports.error());
   exports.need(number("erts_frame_layout") == 0, "an Erlang virtual machine that keeps frame pointers (+JPperf)");
   Layout to;
+  to.functions = release->functions;
+  to.process_end = release->process_end;
   to.code_index = exports.address("the_active_code_index");
   to.ranges = exports.ranges(to.code_index);
   to.atoms = exports.address("erts_atom_table");

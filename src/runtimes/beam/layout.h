@@ -1,6 +1,6 @@
 // Places of the data that is read of an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm). Addresses come
-// from exported symbols, and from the code of exported functions. Offsets of fields are those of release 25. The
-// virtual machine tells its release to debuggers (`etp_otp_release`, erts/etc/unix/etp-commands).
+// from exported symbols, and from the code of exported functions. The virtual machine tells its release to debuggers
+// (`etp_otp_release`, erts/etc/unix/etp-commands). Where fields differ between releases, a table has their offsets.
 //
 // erlang/otp, erts/emulator/beam: beam_ranges.c, beam_code.h, code_ix.h, atom.h, index.h, erl_process.h;
 // jit/x86/process_main.cpp.
@@ -28,15 +28,17 @@ struct Layout {
   // From a scheduler's thread's control block to the word that leads to its ErtsSchedulerData (thread-specific data).
   std::uint32_t thread_scheduler = 0;
 
-  // Of release 25:
+  std::uint32_t functions = 0;    // in a module's header, BeamCodeHeader
+  std::uint32_t process_end = 0;  // Process: hend
+
+  // Of all releases that are known:
   static constexpr std::uint32_t kRangesSize = 32, kRangesCount = 8;  // struct ranges
-  static constexpr std::uint32_t kFunctions = 0x60;                   // BeamCodeHeader
   static constexpr std::uint32_t kInfoModule = 0x10, kInfoFunction = 0x18, kInfoArity = 0x20, kInfoSize = 0x28;
   static constexpr std::uint32_t kAtomCount = 0x74, kAtomPages = 0x78;              // IndexTable
   static constexpr std::uint32_t kAtomLength = 0x18, kAtomName = 0x20;              // Atom
   static constexpr std::uint32_t kSchedulerRegisters = 0, kSchedulerThread = 0x20;  // ErtsSchedulerData
-  static constexpr std::uint32_t kSchedulerProcess = 0xa8;                 // ErtsSchedulerData::current_process
-  static constexpr std::uint32_t kProcessStop = 0x58, kProcessEnd = 0x88;  // Process: stop, hend
+  static constexpr std::uint32_t kSchedulerProcess = 0xa8;  // ErtsSchedulerData::current_process
+  static constexpr std::uint32_t kProcessStop = 0x58;       // Process: stop
 
   // The layout of the image at an address. kUnreadable: the virtual machine has just begun. kUnsupported: another
   // release or machine, no JIT compiler, or a needed symbol is not exported.

@@ -89,15 +89,30 @@ std::vector<std::byte> scheduler_cfa(const Layout& layout) {
   return made;
 }
 
+// Where the jumps begin that end a module's code: `jmp rel32`, as long as `jmp [rip + N]`, out of the code.
+std::size_t jumps_behind(std::span<const std::byte> code) {
+  constexpr std::size_t kSize = 6;
+  constexpr std::byte kRex{0x40}, kJmp{0xe9};
+  std::size_t end = code.size();
+  for (; end >= Layout::kInfoSize + kSize && code[end - kSize] == kRex && code[end - kSize + 1] == kJmp; end -= kSize) {
+    std::int32_t distance = 0;
+    std::memcpy(&distance, code.data() + end - sizeof distance, sizeof distance);
+    const std::int64_t target = static_cast<std::int64_t>(end) + distance;
+    if (target >= 0 && target < static_cast<std::int64_t>(code.size())) break;
+  }
+  return end;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, const Function& function) {
   std::vector<std::byte> bytes(function.end - function.begin);
   if (!memory.read(function.begin, bytes.data(), bytes.size()))
     return fail(ErrorCode::kUnreadable, "a function's code cannot be read", function.begin);
+  if (function.is_last) bytes.resize(jumps_behind(bytes));
   auto code = std::make_unique<Code>();
   code->begin = function.begin;
-  code->end = function.end;
+  code->end = function.begin + bytes.size();
   code->lasting = false;
   code->function_ = function;
   code->stretches_ = flow(bytes, function.begin, code->returns_);
@@ -105,7 +120,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, const Function&
 }
 
 Expected<std::unique_ptr<Code>> Code::read_shared(const Memory& memory, std::uint64_t pc, const CodeMap& map,
-                                                  const Layout& layout) {
+                                                  const Layout& layout, const Function& holder) {
   const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return memory.read(at, to, size); };
   const auto leads = [&](std::uint64_t at) {
     return at != 0 && !map.in_module(memory, at) ? Leads::kOn : Leads::kToFunction;
@@ -117,6 +132,7 @@ Expected<std::unique_ptr<Code>> Code::read_shared(const Memory& memory, std::uin
   auto code = std::make_unique<Code>();
   code->begin = pc;
   code->end = pc + 1;
+  code->function_ = holder;
   code->name = state.stack == Stack::kScheduler ? "[scheduler]" : "[BEAM]";
   code->stretches_ = {{0, state}};
   if (state.stack == Stack::kScheduler) code->expressions_ = scheduler_cfa(layout);

@@ -16,11 +16,14 @@ namespace windlass::runtimes::beam {
 
 class Code final : public Method {
  public:
-  // kUnreadable.
+  // Without the jumps behind a module's last function. All of the module's functions go by these jumps to code that
+  // functions share, with frames of any depth. kUnreadable.
   [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, const Function& function);
-  // One instruction of the code that functions share. kNotFound: its frame is not found.
+  // One instruction of the code that functions share; `holder`: the function behind which it stands, if one does.
+  // kNotFound: its frame is not found.
   [[nodiscard]] static Expected<std::unique_ptr<Code>> read_shared(const Memory& memory, std::uint64_t pc,
-                                                                   const CodeMap& map, const Layout& layout);
+                                                                   const CodeMap& map, const Layout& layout,
+                                                                   const Function& holder);
   // Where the outermost function of a process returns to: there is no caller.
   [[nodiscard]] static std::unique_ptr<Code> end_of_process(std::uint64_t address);
 

@@ -142,6 +142,21 @@ TEST(BeamFlow, KnowsWhereTheErlangStackIsWhileCRuns) {
   expect_erlang(function.at(back), 16);
 }
 
+// Where the processor has AVX, the heap pointer and the stack pointer are stored at once.
+TEST(BeamFlow, TheStackPointerIsKeptByWayOfAVector) {
+  for (const Code& to_vector : {Code{0x66, 0x48, 0x0f, 0x6e, 0xcc}, Code{0xc4, 0xe3, 0xf1, 0x22, 0xc4, 1}}) {
+    Function function;
+    function.add(kAllocate16);
+    function.add(to_vector);  // movq xmm1, rsp; vpinsrq xmm0, xmm1, rsp, 1
+    function.add(kEnter);
+    const auto call = function.add(kCall);
+    function.add({0x0f, 0x0b});
+    function.flow_now();
+    EXPECT_EQ(function.at(call).stack, Stack::kInProcess);
+    EXPECT_EQ(function.at(call).depth, 16);
+  }
+}
+
 // An error is raised by a call that does not return; what stands behind it is reached another way.
 TEST(BeamFlow, GoesByBranchesBehindCallsThatDoNotReturn) {
   Function function;

@@ -42,6 +42,18 @@ TEST(BeamReader, FindsWhatItExportsAndWhereItsSchedulersAre) {
   EXPECT_EQ(layout->thread_scheduler, fake::kThreadData);
 }
 
+TEST(BeamReader, ReleasesDifferInAFewFields) {
+  for (const fake::Release& release : {fake::k25, fake::k27}) {
+    const fake::FakeMemory memory = fake::make(release);
+    const auto layout = Layout::read(memory, fake::kImage);
+    ASSERT_TRUE(layout) << layout.error().text();
+    EXPECT_EQ(layout->process_end, release.process_end);
+    const auto found = CodeMap(*layout).find(memory, fake::kSecond);
+    ASSERT_TRUE(found) << release.name;
+    EXPECT_EQ(name_of(memory, *layout, *found), "lists:filter/3");
+  }
+}
+
 TEST(BeamReader, AnotherVirtualMachineIsRefused) {
   EXPECT_EQ(error_with(fake::kRelease, std::array<char, 2>{'2', '6'}), ErrorCode::kUnsupported);
   EXPECT_EQ(error_with(fake::kMachine, 'a'), ErrorCode::kUnsupported);
@@ -79,6 +91,7 @@ TEST(BeamReader, FunctionsBeginAndEndWhereTheTableSays) {
   EXPECT_EQ(begin_at(fake::kFirst), fake::kFirst);
   EXPECT_EQ(begin_at(fake::kSecond - 1), fake::kFirst);
   EXPECT_EQ(begin_at(fake::kSecond), fake::kSecond);
+  EXPECT_EQ(begin_at(fake::kStub), fake::kSecond);
   EXPECT_EQ(begin_at(fake::kCodeEnd - 1), fake::kSecond);
   EXPECT_EQ(begin_at(fake::kCodeEnd), 0U);
   EXPECT_EQ(begin_at(fake::kOtherModule), 0U) << "a module without functions";
@@ -109,9 +122,9 @@ TEST(BeamReader, TablesThatLieAreNotFollowed) {
   EXPECT_EQ(find_error_with(fake::kRanges + Layout::kRangesSize + 8, CodeMap::kMaxModules + 1), ErrorCode::kLimit);
   EXPECT_EQ(find_error_with(fake::kRanges + Layout::kRangesSize, std::uint64_t{8}), ErrorCode::kUnreadable);
   EXPECT_EQ(find_error_with(fake::kModule, CodeMap::kMaxFunctions + 1), ErrorCode::kLimit);
-  EXPECT_EQ(find_error_with(fake::kModule + Layout::kFunctions + 8, fake::kFirst + CodeMap::kMaxCode + 1),
+  EXPECT_EQ(find_error_with(fake::kModule + fake::k25.functions + 8, fake::kFirst + CodeMap::kMaxCode + 1),
             ErrorCode::kLimit);
-  EXPECT_EQ(find_error_with(fake::kModule + Layout::kFunctions, std::uint64_t{8}), ErrorCode::kLimit);
+  EXPECT_EQ(find_error_with(fake::kModule + fake::k25.functions, std::uint64_t{8}), ErrorCode::kLimit);
 }
 
 TEST(BeamReader, AtomsAreTextsByTheirNumber) {
@@ -155,6 +168,26 @@ TEST(BeamReader, FramesAreAsDeepAsTheCodeMakesThem) {
   EXPECT_EQ(row.return_address, RegisterRule::at_cfa(-8));
   for (const RegisterNumber reg : {x86_64::kRbp, x86_64::kR12, RegisterNumber{14}, x86_64::kR15})
     EXPECT_TRUE(row.registers.find(reg) && *row.registers.find(reg) == RegisterRule::undefined()) << reg;
+}
+
+// All functions of a module jump there, with frames of any depth.
+TEST(BeamReader, WhatStandsBehindTheLastFunctionIsSharedCode) {
+  const Machine machine;
+  EXPECT_EQ(machine.name(fake::kStub - 1), "lists:filter/3");
+  EXPECT_EQ(machine.name(fake::kStub), "[BEAM]");
+  EXPECT_EQ(machine.row(fake::kStub).cfa, CfaRule::at(x86_64::kRsp, 8));
+  const auto stub = machine.runtime->method_at(fake::kStub);
+  ASSERT_TRUE(stub);
+  EXPECT_TRUE(machine.runtime->is_still(**stub));
+  machine.memory->put(fake::kCodeIndex, std::uint32_t{0});
+  EXPECT_FALSE(machine.runtime->is_still(**stub)) << "purged";
+}
+
+TEST(BeamReader, AJumpIntoTheFunctionIsTheFunctions) {
+  const Machine machine;
+  constexpr std::int32_t kBack = -0x20;
+  machine.memory->put(fake::kStub + 2, kBack);
+  EXPECT_EQ(machine.name(fake::kStub), "lists:filter/3");
 }
 
 TEST(BeamReader, FunctionsAndWhatIsNoneHaveNames) {
