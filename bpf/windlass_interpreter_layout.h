@@ -17,6 +17,10 @@ enum wl_activations { /* how one activation of the evaluator is told from the ne
 };
 #define WL_OWNED_BY_C 3
 
+/* Bits of a frame's reference to its code object that are no part of the address (from CPython 3.14 on). No object has
+ * any of these bits in its address. */
+#define WL_REFERENCE_TAG 7u
+
 #define WL_INTERPRETER_FRAME_BYTES 128u /* Of a frame, at most. */
 #define WL_CODE_WORDS 16u               /* Of a code object: the words that make its identity. */
 

@@ -131,7 +131,7 @@ WL_GLOBAL int wl_take_python_frame(struct wl_scratch* s) {
     s->frames[(at - 2) & (WL_FRAME_SLOTS - 1)] |= WL_INTERPRETED_LAST;
     it->hash = wl_mix(it->hash, WL_INTERPRETED_LAST);
   } else {
-    __u64 code = WL_FRAME_WORD(it, layout->frame_code);
+    __u64 code = WL_FRAME_WORD(it, layout->frame_code) & ~(__u64)WL_REFERENCE_TAG;
     if (wl_identify_code(u, code) != WL_INTERPRETED_ALL) return WL_INTERPRETED_NONE;
     __u32 place = layout->code_begin ? (__u32)(WL_FRAME_WORD(it, layout->frame_place) - code - layout->code_begin)
                                      : WL_FRAME_HALF(it, layout->frame_place);

@@ -1,7 +1,8 @@
 #include "runtimes/evaluator.h"
 
+#include <elf.h>
+
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -10,7 +11,6 @@
 #include "formats/dwarf/eh_frame_hdr.h"
 #include "formats/winx64/instruction_length.h"
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -70,36 +70,59 @@ std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std:
   return found;
 }
 
-// Of the function that begins at `begin`, by the image's `.eh_frame_hdr` (LSB 5.0 section 10.6). 0: it does not tell.
-// The FDE is read in the form that compilers give it on x86-64. In another form it would begin elsewhere.
-std::uint64_t described_size(const Memory& memory, std::uint64_t base, std::uint64_t begin) {
-  constexpr std::uint64_t kMostIndex = 16U << 20;  // bytes; libruby-3.3.so has 72,372
-  struct Fde {
-    std::uint32_t length, cie;
-    std::int32_t begin;
-    std::uint32_t size;
-  };
-  const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
-  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
-  const auto found = std::ranges::find(segments, std::uint32_t{PT_GNU_EH_FRAME}, &Elf64_Phdr::p_type);
-  if (first == segments.end() || found == segments.end() || found->p_memsz > kMostIndex) return 0;
-  const std::uint64_t at = base - (first->p_vaddr - first->p_offset) + found->p_vaddr;
-  std::vector<std::byte> bytes(found->p_memsz);
-  if (!memory.read(at, bytes.data(), bytes.size())) return 0;
-  const auto index = dwarf::EhFrameHdr::parse(ByteView(bytes.data(), bytes.size()), at);
-  const auto address = index ? index->fde_address(begin) : Expected<std::uint64_t>(Failure(index.error()));
-  const auto fde = address ? read_value<Fde>(memory, *address) : std::nullopt;
-  if (!fde) return 0;
-  const std::uint64_t says = *address + offsetof(Fde, begin) + static_cast<std::uint64_t>(std::int64_t{fde->begin});
-  return says == begin ? fde->size : 0;
-}
+// What an image says of where functions' parts begin and end: its call frame information, as it is loaded.
+class Parts {
+ public:
+  Parts(const Memory& memory, std::uint64_t base) {
+    const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
+    const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+    const auto index = std::ranges::find(segments, std::uint32_t{PT_GNU_EH_FRAME}, &Elf64_Phdr::p_type);
+    if (first == segments.end() || index == segments.end()) return;
+    const std::uint64_t bias = base - (first->p_vaddr - first->p_offset);
+    const std::uint64_t begin = bias + index->p_vaddr;
+    if (!read(memory, begin, index->p_memsz, index_)) return;
+    const auto parsed = dwarf::EhFrameHdr::parse(ByteView(index_.data(), index_.size()), begin);
+    if (!parsed) return;
+    const std::uint64_t entries = parsed->eh_frame_address;
+    const auto holding = std::ranges::find_if(segments, [&](const Elf64_Phdr& segment) {
+      return segment.p_type == PT_LOAD && entries - (bias + segment.p_vaddr) < segment.p_filesz;
+    });
+    if (holding == segments.end() ||
+        !read(memory, entries, bias + holding->p_vaddr + holding->p_filesz - entries, entries_))
+      return;
+    section_.bytes = ByteView(entries_.data(), entries_.size());
+    section_.address = entries;
+    parsed_ = *parsed;
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
 
-Expected<Evaluator> evaluator_of(const Memory& memory, const DynamicSymbol& function) {
-  if (function.size == 0 || function.size > kLongest)
-    return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function.address, function.size);
-  const AddressRange hot{function.address, function.address + function.size};
+  // Empty: not known.
+  [[nodiscard]] AddressRange at(std::uint64_t address) const {
+    dwarf::LocatedFde found;
+    if (!parsed_ || !parsed_->find(section_, address, found)) return {};
+    return {found.fde.begin, found.fde.end};
+  }
+
+ private:
+  static bool read(const Memory& memory, std::uint64_t begin, std::uint64_t size, std::vector<std::byte>& to) {
+    constexpr std::uint64_t kMost = std::uint64_t{16} << 20;
+    if (size == 0 || size > kMost) return false;
+    to.resize(size);
+    return memory.read(begin, to.data(), size);
+  }
+
+  std::vector<std::byte> index_, entries_;
+  std::optional<dwarf::EhFrameHdr> parsed_;
+  dwarf::CfiSection section_;
+};
+
+Expected<Evaluator> evaluator_of(const Memory& memory, std::uint64_t base, AddressRange hot) {
+  const std::uint64_t size = hot.end - hot.begin;
+  if (size == 0 || size > kLongest)
+    return fail(ErrorCode::kMalformed, "the evaluator has no usable size", hot.begin, size);
   Evaluator evaluator{.hot = hot, .cold = {}};
-  std::vector<std::byte> code(function.size);
+  std::vector<std::byte> code(size);
   if (!memory.read(hot.begin, code.data(), code.size()))
     return fail(ErrorCode::kUnreadable, "the evaluator's code cannot be read", hot.begin, code.size());
   std::set<std::uint64_t> targets;
@@ -108,11 +131,17 @@ Expected<Evaluator> evaluator_of(const Memory& memory, const DynamicSymbol& func
     return targets.size() < kMaxTargets;
   });
   AddressRange& cold = evaluator.cold;
+  std::optional<Parts> parts;
   for (const std::uint64_t target : targets) {
+    if (cold.contains(target)) continue;
     const std::uint64_t end = end_of_cold(memory, evaluator, target);
     if (end == 0) continue;
-    cold.begin = cold.end == 0 ? target : std::min(cold.begin, target);
-    cold.end = std::max(cold.end, end);
+    if (!parts) parts.emplace(memory, base);
+    // All of the part is the function's. Where it is not known, as far as the code comes back.
+    AddressRange part = parts->at(target);
+    if (part.begin == part.end || part.contains(hot.begin)) part = {target, end};
+    cold.begin = cold.end == 0 ? part.begin : std::min(cold.begin, part.begin);
+    cold.end = std::max(cold.end, part.end);
   }
   if (cold.end - cold.begin > kLongest) cold = {};
   return evaluator;
@@ -123,11 +152,12 @@ Expected<Evaluator> evaluator_of(const Memory& memory, const DynamicSymbol& func
 Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name) {
   const auto function = find_dynamic_object(memory, base, name);
   if (!function) return Failure(function.error());
-  return evaluator_of(memory, *function);
+  return evaluator_of(memory, base, {function->address, function->address + function->size});
 }
 
 Expected<Evaluator> find_evaluator_at(const Memory& memory, std::uint64_t base, std::uint64_t address) {
-  return evaluator_of(memory, {address, described_size(memory, base, address)});
+  const AddressRange part = Parts(memory, base).at(address);
+  return evaluator_of(memory, base, {address, part.begin == address ? part.end : address});
 }
 
 }  // namespace windlass::runtimes

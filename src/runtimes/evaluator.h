@@ -1,5 +1,6 @@
 // Finds the machine code of an interpreter's evaluator. That is one function, but compilers put its rare parts
-// elsewhere (GCC's .cold), and shipped files have no symbols for these parts.
+// elsewhere (GCC's .cold), and shipped files have no symbols for these parts. GCC 16 puts nearly all of CPython 3.14's
+// there.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace windlass::runtimes {
 
 struct Evaluator {
   AddressRange hot;
-  AddressRange cold;  // as far as it comes back
+  AddressRange cold;
 
   [[nodiscard]] bool contains(std::uint64_t address) const { return hot.contains(address) || cold.contains(address); }
 };

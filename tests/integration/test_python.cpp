@@ -46,7 +46,7 @@ std::vector<std::pair<std::string, std::string>> pythons() {
 }
 
 bool is_known(const std::string& version) {
-  return std::set<std::string>{"3.9", "3.10", "3.11", "3.12", "3.13"}.contains(version);
+  return std::set<std::string>{"3.9", "3.10", "3.11", "3.12", "3.13", "3.14"}.contains(version);
 }
 
 class Program : public test::RuntimeProgram {
@@ -95,7 +95,7 @@ TEST(Python, StacksAreWhatItSaysOfThem) {
     }
     ::printf("%s: %zu frames of %zu threads\n", python.c_str(), frames, said.size());
   }
-  for (const char* version : {"3.9", "3.10", "3.11", "3.12", "3.13"})
+  for (const char* version : {"3.9", "3.10", "3.11", "3.12", "3.13", "3.14"})
     if (std::ranges::none_of(pythons(), [&](const auto& it) { return it.first == version; }))
       ::printf("not on this machine: CPython %s\n", version);
   EXPECT_GE(versions, 1U) << "packages.txt brings one";

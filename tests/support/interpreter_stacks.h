@@ -63,27 +63,27 @@ struct InterpreterSamples {
   }
 };
 
-// Not what is inlined in the evaluator, which is C.
+// Not what is C or assembly.
 inline bool is_interpreted(const profile::Function& function) {
   const auto ends = [&](const char* extension) { return function.file.ends_with(extension); };
   return function.name == "[unknown function]" ||
-         !(function.file.empty() || ends(".c") || ends(".h") || ends(".inc") || ends(".def"));
+         !(function.file.empty() || ends(".c") || ends(".h") || ends(".inc") || ends(".def") || ends(".S"));
 }
 
 // What the evaluator's locations ran in a sample, innermost first; the last of their lines is its own, if it has a
-// name. Empty, the evaluator's locations are those that run something. False: it is not in the sample.
+// name. A part of it that compilers put elsewhere has none, and is known by what it ran. Empty, the evaluator's
+// locations are those that run something. False: it is not in the sample.
 inline bool take_chain(const profile::Profile& profile, const profile::Sample& sample, const std::string& evaluator,
                        std::vector<Call>& to) {
   bool evaluated = false;
   for (const std::uint32_t location : sample.locations) {
     const auto& lines = profile.locations[location].lines;
-    if (lines.empty()) continue;
-    const profile::Function& own = profile.functions[lines.back().function];
-    if (evaluator.empty() ? !is_interpreted(own) : own.name != evaluator) continue;
-    evaluated = true;
-    for (std::size_t i = 0; i + (evaluator.empty() ? 0 : 1) < lines.size(); ++i) {
-      const profile::Function& function = profile.functions[lines[i].function];
-      if (is_interpreted(function)) to.push_back({function.name, function.file, lines[i].line});
+    if (!evaluator.empty()) evaluated |= !lines.empty() && profile.functions[lines.back().function].name == evaluator;
+    for (const auto& line : lines) {
+      const profile::Function& function = profile.functions[line.function];
+      if (!is_interpreted(function)) continue;
+      to.push_back({function.name, function.file, line.line});
+      evaluated = true;
     }
   }
   return evaluated;

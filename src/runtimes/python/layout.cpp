@@ -1,5 +1,7 @@
 #include "runtimes/python/layout.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtimes/dynamic_symbol.h"
@@ -102,7 +104,8 @@ Layout of_3_12() {
   return layout;
 }
 
-// _Py_DebugOffsets of 3.13, from the first byte of _PyRuntime on: what comes before its numbers, and which they are.
+// _Py_DebugOffsets of 3.13 and later, from the first byte of _PyRuntime on: numbers of 64 bits each, in sections. The
+// sections grow at their ends, so that what is read of them stays, and where they begin does not.
 struct DebugOffsets {
   char cookie[8];
   std::uint64_t version, free_threaded;
@@ -110,20 +113,28 @@ struct DebugOffsets {
     std::uint64_t size, finalizing, interpreters_head;
   } runtime_state;
   struct {
-    std::uint64_t size, id, next, threads_head, gc, imports_modules, sysdict, builtins, ceval_gil, gil_runtime_state,
-        gil_runtime_state_enabled, gil_runtime_state_locked, gil_runtime_state_holder;
+    std::uint64_t size, id, next, threads_head;
   } interpreter_state;
-  struct {
-    std::uint64_t size, prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk, status;
-  } thread_state;
-  struct {
-    std::uint64_t size, previous, executable, instr_ptr, localsplus, owner;
-  } interpreter_frame;
-  struct {
-    std::uint64_t size, filename, name, qualname, linetable, firstlineno, argcount, localsplusnames, localspluskinds,
-        co_code_adaptive;
-  } code_object;
 };
+struct ThreadStateOffsets {
+  std::uint64_t size, prev, next, interp, current_frame, thread_id;
+};
+struct FrameOffsets {
+  std::uint64_t size, previous, executable, instr_ptr, localsplus, owner;
+};
+struct CodeOffsets {
+  std::uint64_t size, filename, name, qualname, linetable, firstlineno, argcount, localsplusnames, localspluskinds,
+      co_code_adaptive;
+};
+
+struct Described {
+  unsigned minor;
+  std::uint32_t first;                                  // the first release whose description is this, PY_VERSION_HEX
+  std::uint32_t thread_state, interpreter_frame, code;  // the sections' first numbers
+  std::uint64_t count_flags;                            // Layout::count_flags
+};
+constexpr std::array kDescribed = {Described{13, 0x030d0000, 19, 28, 34, 0},
+                                   Described{14, 0x030e00c1, 22, 31, 39, std::uint64_t{0xffff} << 48}};
 
 // Numbers that a field of the list has room for.
 class Offsets : public Needed {
@@ -135,34 +146,40 @@ class Offsets : public Needed {
   }
 };
 
-Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime) {
+Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime, const Described& by) {
   const auto said = read_value<DebugOffsets>(memory, runtime);
-  if (!said) return fail(ErrorCode::kUnreadable, "what CPython says of itself cannot be read", runtime);
-  if (std::memcmp(said->cookie, "xdebugpy", sizeof said->cookie) != 0 || said->version >> 16 != 0x030d)
+  const auto thread_state = read_value<ThreadStateOffsets>(memory, runtime + 8 * std::uint64_t{by.thread_state});
+  const auto frame = read_value<FrameOffsets>(memory, runtime + 8 * std::uint64_t{by.interpreter_frame});
+  const auto code = read_value<CodeOffsets>(memory, runtime + 8 * std::uint64_t{by.code});
+  if (!said || !thread_state || !frame || !code)
+    return fail(ErrorCode::kUnreadable, "what CPython says of itself cannot be read", runtime);
+  if (std::memcmp(said->cookie, "xdebugpy", sizeof said->cookie) != 0 || said->version >> 16 != by.first >> 16 ||
+      said->version < by.first)
     return fail(ErrorCode::kUnsupported, "CPython's description of itself is of another version", runtime,
                 said->version);
   if (said->free_threaded != 0) return fail(ErrorCode::kUnsupported, "CPython without its lock", runtime);
-  Layout layout{.interpreter = cpython(), .minor = 13, .lines = Lines::kLocations};
+  Layout layout{.interpreter = cpython(), .minor = by.minor, .lines = Lines::kLocations};
+  layout.count_flags = by.count_flags;
   wl_python& list = layout.interpreter.python;
   Offsets offsets;
   list.interpreters = said->runtime_state.interpreters_head;
   offsets.take(said->interpreter_state.next, list.next_interpreter);
   offsets.take(said->interpreter_state.threads_head, list.threads);
-  offsets.take(said->thread_state.next, list.next_thread);
-  offsets.take(said->thread_state.thread_id, list.thread_id);
-  offsets.take(said->thread_state.current_frame, list.current);
-  offsets.take(said->interpreter_frame.executable, list.frame_code);
-  offsets.take(said->interpreter_frame.previous, list.frame_previous);
-  offsets.take(said->interpreter_frame.instr_ptr, list.frame_place);
-  offsets.take(said->interpreter_frame.owner, list.frame_mark);
-  offsets.take(said->interpreter_frame.localsplus, list.frame_size);
-  offsets.take(said->code_object.co_code_adaptive, list.code_begin);
-  offsets.take(said->code_object.localsplusnames - 4, list.code_version);  // co_version stands before it
-  offsets.take(said->code_object.name, list.code_name);
-  offsets.take(said->code_object.filename, list.code_file);
-  offsets.take(said->code_object.linetable, list.code_lines);
-  offsets.take(said->code_object.firstlineno, layout.code_line);
-  offsets.take(said->code_object.qualname, layout.code_qualname);
+  offsets.take(thread_state->next, list.next_thread);
+  offsets.take(thread_state->thread_id, list.thread_id);
+  offsets.take(thread_state->current_frame, list.current);
+  offsets.take(frame->executable, list.frame_code);
+  offsets.take(frame->previous, list.frame_previous);
+  offsets.take(frame->instr_ptr, list.frame_place);
+  offsets.take(frame->owner, list.frame_mark);
+  offsets.take(frame->localsplus, list.frame_size);
+  offsets.take(code->co_code_adaptive, list.code_begin);
+  offsets.take(code->localsplusnames - 4, list.code_version);  // co_version stands before it
+  offsets.take(code->name, list.code_name);
+  offsets.take(code->filename, list.code_file);
+  offsets.take(code->linetable, list.code_lines);
+  offsets.take(code->firstlineno, layout.code_line);
+  offsets.take(code->qualname, layout.code_qualname);
   list.activations = WL_ACTIVATION_SHIM;
   layout.ascii_begin = 40;
   layout.compact_begin = 56;
@@ -182,7 +199,7 @@ Expected<unsigned> minor_version(const Memory& memory, std::uint64_t base) {
   if (const auto at = find_dynamic_symbol(memory, base, "Py_Version")) {
     const auto version = read_value<std::uint64_t>(memory, *at);
     if (!version) return fail(ErrorCode::kUnreadable, "CPython's version cannot be read", *at);
-    if (*version >> 24 != 3) return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.13", *at, *version);
+    if (*version >> 24 != 3) return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.14", *at, *version);
     return static_cast<unsigned>(*version >> 16 & 0xff);
   }
   if (find_dynamic_symbol(memory, base, "PyIter_Send")) return 10;
@@ -193,15 +210,16 @@ Expected<unsigned> minor_version(const Memory& memory, std::uint64_t base) {
 Expected<Layout> of_version(const Memory& memory, std::uint64_t base, std::uint64_t runtime) {
   const auto minor = minor_version(memory, base);
   if (!minor) return Failure(minor.error());
+  const auto described = std::ranges::find(kDescribed, *minor, &Described::minor);
+  if (described != kDescribed.end()) return of_debug_offsets(memory, runtime, *described);
   switch (*minor) {
     case 9:
     case 10: return of_3_9_and_3_10(*minor);
     case 11: return of_3_11();
     case 12: return of_3_12();
-    case 13: return of_debug_offsets(memory, runtime);
     default: break;
   }
-  return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.13", base, *minor);
+  return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.14", base, *minor);
 }
 
 }  // namespace

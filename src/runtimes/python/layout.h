@@ -1,10 +1,11 @@
 // The places where a CPython keeps the frames of its threads. Versions 3.9 to 3.12 do not describe themselves, so each
 // has a table of the offsets in its headers on 64-bit machines. These offsets stay the same from a minor version's
-// first release to its last. 3.13 describes itself (_Py_DebugOffsets).
+// first release to its last. 3.13 and later describe themselves
+// (_Py_DebugOffsets).
 //
-// python/cpython, branches 3.9 to 3.13: Include/cpython/pystate.h (PyThreadState, _PyCFrame),
-// Include/internal/pycore_interp.h, pycore_runtime.h, pycore_frame.h (_PyInterpreterFrame), Include/cpython/code.h,
-// Include/cpython/frameobject.h, Include/cpython/unicodeobject.h.
+// python/cpython, branches 3.9 to 3.14: Include/cpython/pystate.h (PyThreadState, _PyCFrame),
+// Include/internal/pycore_debug_offsets.h, pycore_interp.h, pycore_runtime.h, pycore_frame.h (_PyInterpreterFrame),
+// Include/cpython/code.h, Include/cpython/frameobject.h, Include/cpython/unicodeobject.h.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct Layout {
   std::uint16_t code_qualname = 0;               // 0: there is none
   std::uint16_t ascii_begin = 0;                 // in a string: its text, if that is ASCII,
   std::uint16_t compact_begin = 0;               // and if it is not
+  std::uint64_t count_flags = 0;                 // in an object's count of references: bits that do not count
   std::uint64_t code_type = 0, string_type = 0;  // addresses
 };
 

@@ -17,19 +17,21 @@ constexpr std::uint32_t kTypeOffset = 8, kLengthOffset = 16, kStateOffset = 32;
 
 // Is there a living object of a type? Where one was freed its memory begins with what the allocator wrote there, or a
 // count of 0.
-bool is_object(const Memory& memory, std::uint64_t at, std::uint64_t type) {
+bool is_object(const Memory& memory, const Layout& layout, std::uint64_t at, std::uint64_t type) {
   struct {
-    std::int64_t references;
+    std::uint64_t references;
     std::uint64_t type;
   } head{};
   static_assert(sizeof head == kTypeOffset + 8);
-  constexpr std::int64_t kMost = std::int64_t{1} << 32;  // immortal ones have 2^32 - 1, or a number like 999,999,999
-  return memory.read(at, &head, sizeof head) && head.type == type && head.references > 0 && head.references < kMost;
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 32;  // immortal ones have 2^32 - 1, or a number like 999,999,999
+  if (!memory.read(at, &head, sizeof head) || head.type != type) return false;
+  const std::uint64_t references = head.references & ~layout.count_flags;
+  return references > 0 && references < kMost;
 }
 
 // A string's text: characters of 1, 2 or 4 bytes, behind its head.
 std::optional<std::string> read_string(const Memory& memory, const Layout& layout, std::uint64_t at) {
-  if (!is_object(memory, at, layout.string_type)) return std::nullopt;
+  if (!is_object(memory, layout, at, layout.string_type)) return std::nullopt;
   const auto length = read_value<std::uint64_t>(memory, at + kLengthOffset);
   const auto state = read_value<std::uint32_t>(memory, at + kStateOffset);
   if (!length || !state || *length > kLongestText) return std::nullopt;
@@ -59,7 +61,7 @@ std::optional<std::vector<std::byte>> read_bytes(const Memory& memory, const wl_
 // The name is that of the code object, unchanged while all of this is read. The code object is the frame's before and
 // after, and alive, so it was in between. It holds its strings, so these were alive too.
 bool is_of(const Memory& memory, const Layout& layout, const wl_interpreted_frame& frame, std::uint64_t code) {
-  return is_object(memory, code, layout.code_type) && is_still(memory, layout.interpreter, frame);
+  return is_object(memory, layout, code, layout.code_type) && is_still(memory, layout.interpreter, frame);
 }
 
 // ---- lines ----------------------------------------------------------------------------------------------------------

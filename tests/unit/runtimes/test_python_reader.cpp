@@ -236,6 +236,64 @@ TEST(PythonReader, Of3_13WhatItSaysOfItself) {
   EXPECT_EQ(layout->string_type, SaysItself::kImage + 0xc00);
 }
 
+// Sections of the description have grown, so that later ones begin behind where they did.
+SaysItself of_3_14() {
+  SaysItself says;
+  says.of_version(0x030e0af0).with(kSaidVersion, 0x030e0af0);
+  std::array<std::uint64_t, 50> said{};
+  said[24] = 8, said[26] = 72, said[27] = 152;                              // next_thread, current, thread_id
+  said[32] = 8, said[33] = 0, said[34] = 56, said[35] = 80, said[36] = 74;  // of a frame, as Debian's 3.14.10 has them
+  said[40] = 112, said[41] = 120, said[42] = 128, said[43] = 136, said[44] = 68, said[46] = 96, said[48] = 208;
+  for (std::size_t i = 10; i < said.size(); ++i) says.with(i, said[i]);
+  return says;
+}
+
+TEST(PythonReader, Of3_14WhatItSaysOfItself) {
+  const auto layout = of_3_14().layout();
+  ASSERT_TRUE(layout) << layout.error().text();
+  const wl_python& list = layout->interpreter.python;
+  EXPECT_EQ(layout->minor, 14U);
+  EXPECT_EQ(list.threads, 7344U);
+  EXPECT_EQ(list.current, 72U);
+  EXPECT_EQ(list.thread_id, 152U);
+  EXPECT_EQ(list.frame_size, 80U);
+  EXPECT_EQ(list.frame_mark, 74U);
+  EXPECT_EQ(list.code_version, 92U);
+  EXPECT_EQ(list.code_begin, 208U);
+  EXPECT_EQ(layout->code_line, 68U);
+  EXPECT_EQ(layout->code_qualname, 128U);
+  EXPECT_TRUE(of_3_14().with(kFreeThreaded, 1).is_refused());
+  EXPECT_TRUE(of_3_14().with(kSaidVersion, 0x030e00a7).is_refused()) << "before its form was settled";
+  EXPECT_TRUE(of_3_14().with(kSaidVersion, 0x030f00f0).is_refused());
+}
+
+// The lowest bits of a frame's reference say who counts it.
+TEST(PythonReader, AReferenceWithATagIsToTheSameObject) {
+  fake::FakeMemory memory = fake::make();
+  memory.put(fake::kInner, fake::kCode | 1);
+  memory.put(fake::kOuter, fake::kOtherCode | 3);
+  const auto frames = read_frames(memory, fake::layout().interpreter, {fake::kPointer, 0});
+  ASSERT_TRUE(frames) << frames.error().text();
+  EXPECT_EQ((*frames)[0].code, fake::kCode);
+  EXPECT_EQ((*frames)[0].place, fake::kPlace);
+  EXPECT_EQ((*frames)[1].code, fake::kOtherCode | WL_INTERPRETED_LAST);
+}
+
+// Flags stand above the count.
+TEST(PythonReader, CountsOf3_14HaveFlags) {
+  Layout layout = fake::layout();
+  layout.count_flags = std::uint64_t{0xffff} << 48;
+  const wl_interpreted_frame frame{fake::kCode, fake::kVersion, 4};
+  fake::FakeMemory memory = fake::make();
+  memory.put(fake::kName, std::uint64_t{0x50000c0000000});
+  EXPECT_TRUE(read_name(memory, layout, frame));
+  EXPECT_FALSE(read_name(memory, fake::layout(), frame)) << "before 3.14 it is no count";
+  memory.put(fake::kName, std::uint64_t{0x5000000000000});
+  EXPECT_FALSE(read_name(memory, layout, frame)) << "freed";
+  memory.put(fake::kName, fake::kName + 0x7f0000000000);
+  EXPECT_FALSE(read_name(memory, layout, frame)) << "in a list";
+}
+
 TEST(PythonReader, ADescriptionThatIsNotUnderstoodIsRefused) {
   EXPECT_TRUE(SaysItself().with(kCookie, 0).is_refused());
   EXPECT_TRUE(SaysItself().with(kSaidVersion, 0x030e0000).is_refused());
@@ -252,7 +310,8 @@ TEST(PythonReader, EachVersionHasALayoutAndOthersHaveNone) {
     ASSERT_TRUE(layout) << minor;
     EXPECT_EQ(layout->minor, minor);
   }
-  EXPECT_TRUE(SaysItself().of_version(0x030e0000).is_refused());
+  EXPECT_TRUE(SaysItself().of_version(0x030e00f0).is_refused()) << "with 3.13's description";
+  EXPECT_TRUE(SaysItself().of_version(0x030f0000).is_refused());
   EXPECT_TRUE(SaysItself().of_version(0x040b0000).is_refused());
 }
 
