@@ -62,7 +62,9 @@ class Beam final : public LaidOutRuntime<Layout, CodeMap> {
 }  // namespace
 
 Expected<std::uint64_t> find_exports(const Memory& memory, std::uint64_t base) {
-  return find_image_defining(memory, base, "etp_beamasm");
+  const auto found = find_image_defining(memory, base, "etp_beamasm");
+  // What it exports to loaded libraries, which do not define it, is left if no more is exported.
+  return found ? found : find_image_defining(memory, base, "enif_system_info");
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image) {

@@ -1,4 +1,4 @@
-// Is an Erlang virtual machine in a process? By what it exports to its loaded libraries.
+// Is an Erlang virtual machine in a process? By what it exports to debuggers, or else to its loaded libraries.
 #pragma once
 
 #include <cstdint>

@@ -42,6 +42,18 @@ TEST(BeamReader, FindsWhatItExportsAndWhereItsSchedulersAre) {
   EXPECT_EQ(layout->thread_scheduler, fake::kThreadData);
 }
 
+// As Debian's 29: it can be named, but not read.
+TEST(BeamReader, OneThatExportsNothingToDebuggersIsFoundAndRefused) {
+  fake::FakeMemory memory;
+  test::MadeUpImage image;
+  image.add("enif_system_info", fake::kFacts);
+  image.put(memory, fake::kImage);
+  EXPECT_TRUE(find_exports(memory, fake::kImage));
+  const auto layout = Layout::read(memory, fake::kImage);
+  ASSERT_FALSE(layout);
+  EXPECT_EQ(layout.error().code, ErrorCode::kUnsupported);
+}
+
 TEST(BeamReader, ReleasesDifferInAFewFields) {
   for (const fake::Release& release : {fake::k25, fake::k27}) {
     const fake::FakeMemory memory = fake::make(release);
