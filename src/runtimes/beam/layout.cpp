@@ -1,12 +1,17 @@
 #include "runtimes/beam/layout.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtimes/accessor.h"
+#include "runtimes/beam/unexported.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/needed.h"
@@ -16,9 +21,22 @@ namespace {
 
 struct Release {
   std::string_view name;
-  std::uint32_t functions, process_end;  // offsets: see Layout
+  std::uint32_t functions, process_end;  // offsets, and the atoms' names: see Layout
+  bool has_name_terms;
 };
-constexpr std::array kReleases = {Release{"25", 0x60, 0x88}, Release{"27", 0x88, 0xc8}};
+constexpr std::array kReleases = {Release{"25", 0x60, 0x88, false}, Release{"27", 0x88, 0xc8, false},
+                                  Release{"29", 0x98, 0xc8, true}};
+constexpr const char* kOtherRelease = "an Erlang/OTP release that is not known: 25, 27 and 29 are";
+constexpr const char* kOtherMachine = "an Erlang virtual machine for another machine";
+constexpr const char* kFramePointers = "an Erlang virtual machine that keeps frame pointers (+JPperf)";
+
+Layout of_release(const Release& release) {
+  Layout layout;
+  layout.functions = release.functions;
+  layout.process_end = release.process_end;
+  layout.has_name_terms = release.has_name_terms;
+  return layout;
+}
 
 class Exports : public Needed {
  public:
@@ -92,9 +110,10 @@ void find_scheduler_return(const Memory& memory, std::uint64_t scheduler, Layout
       const auto call = read_value<Call>(memory, words[i] - kCallSize);
       std::int32_t distance = 0;
       if (call) std::memcpy(&distance, call->code + 1, sizeof distance);
-      if (!call || call->code[0] != 0xe8 ||
-          words[i] + static_cast<std::uint64_t>(std::int64_t{distance}) != to.process_main)
-        continue;
+      const std::uint64_t called = words[i] + static_cast<std::uint64_t>(std::int64_t{distance});
+      if (!call || call->code[0] != 0xe8) continue;
+      if (to.process_main != 0 ? called != to.process_main : !is_process_main(memory, called)) continue;
+      to.process_main = called;
       to.scheduler_return = words[i];
       to.scheduler_distance = at + i * 8;
       return;
@@ -116,26 +135,46 @@ void find_thread_scheduler(const Memory& memory, std::uint64_t scheduler, Layout
     }
 }
 
+Expected<Layout> with_scheduler(const Memory& memory, std::uint64_t image, std::uint64_t scheduler, Layout to) {
+  find_scheduler_return(memory, scheduler, to);
+  find_thread_scheduler(memory, scheduler, to);
+  if (to.scheduler_return == 0)
+    return fail(ErrorCode::kUnreadable, "no scheduler of the virtual machine runs yet", image);
+  return to;
+}
+
+Expected<Layout> of_unexported(const Memory& memory, std::uint64_t image, std::string_view name) {
+  const auto header = read_value<Elf64_Ehdr>(memory, image);
+  if (!header || header->e_machine != EM_X86_64) return fail(ErrorCode::kUnsupported, kOtherMachine, image);
+  const auto release = std::ranges::find(kReleases, name, &Release::name);
+  if (release == kReleases.end()) return fail(ErrorCode::kUnsupported, kOtherRelease, image);
+  Layout to = of_release(*release);
+  const auto found = find_unexported(memory, image, to);
+  if (!found) return Failure(found.error());
+  if (found->has_frame_pointers) return fail(ErrorCode::kUnsupported, kFramePointers, image);
+  return with_scheduler(memory, image, found->scheduler, to);
+}
+
 }  // namespace
 
 Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
+  if (!find_dynamic_symbol(memory, image, "etp_otp_release"))
+    if (const std::string release = unexported_release(memory, image); !release.empty())
+      return of_unexported(memory, image, release);
   Exports exports(memory, image);
   const auto text = [&](std::string_view name) { return read_text(memory, exports.address(name), 64); };
   const auto number = [&](std::string_view name) {
     return read_value<std::uint32_t>(memory, exports.address(name)).value_or(0);
   };
   const auto release = std::ranges::find(kReleases, text("etp_otp_release"), &Release::name);
-  exports.need(release != kReleases.end(), "an Erlang/OTP release that is not known: 25 and 27 are");
-  exports.need(text("etp_arch").starts_with("x86_64") && number("etp_arch_bits") == 64,
-               "an Erlang virtual machine for another machine");
+  exports.need(release != kReleases.end(), kOtherRelease);
+  exports.need(text("etp_arch").starts_with("x86_64") && number("etp_arch_bits") == 64, kOtherMachine);
   exports.need(number("etp_beamasm") != 0, "an Erlang virtual machine without a JIT compiler");
   exports.need(number("etp_debug_compiled") == 0 && number("etp_lock_check") == 0 && number("etp_lock_count") == 0,
                "an Erlang virtual machine that was built to be debugged");
   if (exports.error()) return Failure(*exports.error());
-  exports.need(number("erts_frame_layout") == 0, "an Erlang virtual machine that keeps frame pointers (+JPperf)");
-  Layout to;
-  to.functions = release->functions;
-  to.process_end = release->process_end;
+  exports.need(number("erts_frame_layout") == 0, kFramePointers);
+  Layout to = of_release(*release);
   to.code_index = exports.address("the_active_code_index");
   to.ranges = exports.ranges(to.code_index);
   to.atoms = exports.address("erts_atom_table");
@@ -144,11 +183,7 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   to.normal_exit = exports.value("beam_normal_exit");
   const std::uint64_t scheduler = exports.value("erts_aligned_scheduler_data");
   if (exports.error()) return Failure(*exports.error());
-  find_scheduler_return(memory, scheduler, to);
-  find_thread_scheduler(memory, scheduler, to);
-  if (to.scheduler_return == 0)
-    return fail(ErrorCode::kUnreadable, "no scheduler of the virtual machine runs yet", image);
-  return to;
+  return with_scheduler(memory, image, scheduler, to);
 }
 
 }  // namespace windlass::runtimes::beam

@@ -30,6 +30,7 @@ struct Layout {
 
   std::uint32_t functions = 0;    // in a module's header, BeamCodeHeader
   std::uint32_t process_end = 0;  // Process: hend
+  bool has_name_terms = false;    // an atom's name is a term, of bits on the heap
 
   // Of all releases that are known:
   static constexpr std::uint32_t kRangesSize = 32, kRangesCount = 8;  // struct ranges
