@@ -2,8 +2,13 @@
 // (the first has two functions), shared code, atoms, and a running scheduler.
 #pragma once
 
+#include <elf.h>
+
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "runtimes/beam/layout.h"
@@ -31,7 +36,7 @@ struct Release {
   std::string_view name;
   std::uint32_t functions, process_end;  // offsets: see Layout
 };
-inline constexpr Release k25 = {"25", 0x60, 0x88}, k27 = {"27", 0x88, 0xc8};
+inline constexpr Release k25 = {"25", 0x60, 0x88}, k27 = {"27", 0x88, 0xc8}, k29 = {"29", 0x98, 0xc8};
 
 inline constexpr std::uint8_t kTrap = 0xcc;  // between functions' code
 
@@ -137,6 +142,55 @@ inline FakeMemory make(const Release& release = k25) {
   memory.put(kPages, kPage);
   memory.put_atom(1, "lists"), memory.put_atom(2, "map"), memory.put_atom(3, "filter");
   put_scheduler(memory);
+  return memory;
+}
+
+// One of release 29 that exports the functions for loaded libraries alone.
+inline constexpr std::uint64_t kSystemInfo = kCode + 0x600, kGetAtom = kCode + 0x640, kSegments = kBase + 0xf000;
+inline constexpr std::uint64_t kKeepInRbp = kCode + 0x680, kIndexInCode = kCode + 0x6a0, kIndexInOther = kCode + 0x6c0;
+
+inline void put_segments(FakeMemory& memory) {
+  const auto load = [](std::uint64_t begin, std::uint64_t end, std::uint32_t flags) {
+    Elf64_Phdr made{};
+    made.p_type = PT_LOAD, made.p_flags = flags, made.p_vaddr = begin - kImage, made.p_memsz = end - begin;
+    made.p_offset = made.p_vaddr;
+    return made;
+  };
+  Elf64_Phdr dynamic{};
+  std::memcpy(&dynamic, memory.bytes.data() + sizeof(Elf64_Ehdr) + sizeof dynamic, sizeof dynamic);
+  memory.put(kSegments, std::array{load(kImage, kFacts, PF_R), load(kFacts, kCode, PF_R | PF_W),
+                                   load(kCode, kRanges, PF_R | PF_X), load(kRanges, kModule, PF_R | PF_W), dynamic});
+  memory.put(kImage + offsetof(Elf64_Ehdr, e_phoff), kSegments - kImage);
+  memory.put(kImage + offsetof(Elf64_Ehdr, e_phnum), std::uint16_t{5});
+}
+
+// An atom whose name is a term: bits on the heap.
+inline void put_atom_term(FakeMemory& memory, std::uint64_t index, std::string_view text) {
+  memory.put_atom(index, text);
+  const std::uint64_t bits = kAtomList + index * 0x80 + 0x30;
+  memory.put(kAtomList + index * 0x80 + Layout::kAtomName, bits | 2);
+  memory.put(bits, std::uint64_t{0xa0});
+}
+
+inline FakeMemory make_unexported() {
+  FakeMemory memory = make(k29);
+  std::fill(memory.bytes.begin(), memory.bytes.begin() + (kFacts - kBase), 0);
+  MadeUpImage image;
+  image.add("driver_system_info", kSystemInfo), image.add("enif_get_atom", kGetAtom);
+  image.add("enif_system_info", kSystemInfo);
+  image.put(memory, kImage);
+  put_segments(memory);
+  memory.put_relative(kSystemInfo, {0x48, 0x8d, 0x05}, kRelease);
+  memory.put_relative(kGetAtom, {0x48, 0x8b, 0x05}, kAtoms + Layout::kAtomPages);
+  memory.put_code(kKeepInRbp, {0x48, 0x89, 0xe5, 0x48, 0x8d, 0x63, 0xc0});
+  memory.put(kIndexInCode, std::uint64_t{kCodeIndex});
+  memory.put(kRanges + Layout::kRangesSize + 16, std::uint64_t{2});  // allocated
+  memory.put_code(kProcessMain, {0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xdf, 0x5b, 0x48, 0x8b, 0x00, 0xff, 0xe0});
+  memory.put(kAtoms + Layout::kAtomCount, kAtomCount + 2);
+  put_atom_term(memory, 1, "lists"), put_atom_term(memory, 2, "map"), put_atom_term(memory, 3, "filter");
+  put_atom_term(memory, 4, "erts_beamasm"), put_atom_term(memory, 5, "normal_exit");
+  const std::uint64_t info = kNormalExit - Layout::kInfoSize;
+  memory.put(info + Layout::kInfoModule, atom(4)), memory.put(info + Layout::kInfoFunction, atom(5));
   return memory;
 }
 

@@ -19,8 +19,10 @@
 namespace windlass::runtimes::beam {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 20;  // of code, or of data
-constexpr std::size_t kSharedCode = 64U << 10;                 // in front of the first module
+constexpr std::uint64_t kMostCode = std::uint64_t{32} << 20, kMostData = std::uint64_t{4} << 20;  // bytes, in all
+constexpr std::size_t kMostLooks = 1U << 16;  // words that may be what is searched
+constexpr std::size_t kMostPlaces = 4096;
+constexpr std::size_t kSharedCode = 64U << 10;  // in front of the first module
 constexpr const char* kBegun = "the Erlang virtual machine has just begun";
 
 struct Piece {
@@ -36,9 +38,6 @@ struct Pieces {
 
   [[nodiscard]] bool in_data(std::uint64_t address) const {
     return std::ranges::any_of(data, [&](const Piece& piece) { return piece.contains(address); });
-  }
-  [[nodiscard]] bool in_code(std::uint64_t address) const {
-    return std::ranges::any_of(code, [&](const Piece& piece) { return piece.contains(address); });
   }
   template <typename Visit>
   void for_each_word(Visit&& visit) const {
@@ -57,12 +56,14 @@ Pieces read_pieces(const Memory& memory, std::uint64_t image) {
   const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
   if (first == segments.end()) return pieces;
   const std::uint64_t bias = image - (first->p_vaddr - first->p_offset);
+  std::uint64_t code_left = kMostCode, data_left = kMostData;
   for (const Elf64_Phdr& segment : segments) {
     const bool is_code = (segment.p_flags & PF_X) != 0;
-    if (segment.p_type != PT_LOAD || segment.p_memsz > kMostBytes || (!is_code && (segment.p_flags & PF_W) == 0))
-      continue;
+    std::uint64_t& left = is_code ? code_left : data_left;
+    if (segment.p_type != PT_LOAD || segment.p_memsz > left || (!is_code && (segment.p_flags & PF_W) == 0)) continue;
     Piece piece{bias + segment.p_vaddr, std::vector<std::uint8_t>(segment.p_memsz)};
     if (!memory.read(piece.begin, piece.bytes.data(), piece.bytes.size())) continue;
+    left -= piece.bytes.size();
     (is_code ? pieces.code : pieces.data).push_back(std::move(piece));
   }
   return pieces;
@@ -101,7 +102,7 @@ std::set<RangesPlace> possible_ranges(const Pieces& pieces) {
   const auto is_relative = [](std::uint8_t modrm) { return (modrm & 0xc7) == 5; };
   for (const Piece& piece : pieces.code) {
     const std::uint8_t* const code = piece.bytes.data();
-    for (std::size_t at = 0; at + kLoad + kAddress <= piece.bytes.size(); ++at) {
+    for (std::size_t at = 0; at + kLoad + kAddress <= piece.bytes.size() && found.size() < kMostPlaces; ++at) {
       const std::uint8_t* const next = code + at + kLoad;
       if (code[at] != 0x8b || !is_relative(code[at + 1]) || (next[0] & 0xfb) != 0x48 || next[1] != 0x8d ||
           !is_relative(next[2]) || (at > 0 && (code[at - 1] & 0xf8) == 0x48))
@@ -180,8 +181,9 @@ bool has_frame_pointers(const Piece& shared) {
 // A variable that leads to shared code which has this name.
 std::uint64_t find_normal_exit(const Memory& memory, const Pieces& pieces, const Piece& shared, const Layout& layout) {
   std::uint64_t found = 0;
+  std::size_t looks = 0;
   pieces.for_each_word([&](std::uint64_t word) {
-    if (found != 0 || !shared.contains(word)) return;
+    if (found != 0 || !shared.contains(word) || ++looks > kMostLooks) return;
     const std::uint64_t info = word - Layout::kInfoSize;
     const auto term = [&](std::uint32_t offset) {
       return read_value<std::uint64_t>(memory, info + offset).value_or(0);
@@ -198,8 +200,9 @@ std::uint64_t find_scheduler(const Memory& memory, const Pieces& pieces) {
   constexpr std::uint32_t kSelf = 0x10, kType = 0xb0;  // tcbhead_t; ErtsSchedulerData: type, 0 of an ordinary one
   constexpr std::uint64_t kLine = 64, kLowest = 1U << 16;
   std::uint64_t found = 0;
+  std::size_t looks = 0;
   pieces.for_each_word([&](std::uint64_t word) {
-    if (found != 0 || word < kLowest || word % kLine != 0 || pieces.in_data(word)) return;
+    if (found != 0 || word < kLowest || word % kLine != 0 || pieces.in_data(word) || ++looks > kMostLooks) return;
     const auto registers = read_value<std::uint64_t>(memory, word + Layout::kSchedulerRegisters);
     if (!registers || *registers < kLowest || *registers % kLine != 0) return;
     const auto thread = read_value<std::uint64_t>(memory, word + Layout::kSchedulerThread);

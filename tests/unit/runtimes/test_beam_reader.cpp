@@ -42,16 +42,50 @@ TEST(BeamReader, FindsWhatItExportsAndWhereItsSchedulersAre) {
   EXPECT_EQ(layout->thread_scheduler, fake::kThreadData);
 }
 
-// As Debian's 29: it can be named, but not read.
-TEST(BeamReader, OneThatExportsNothingToDebuggersIsFoundAndRefused) {
-  fake::FakeMemory memory;
-  test::MadeUpImage image;
-  image.add("enif_system_info", fake::kFacts);
-  image.put(memory, fake::kImage);
-  EXPECT_TRUE(find_exports(memory, fake::kImage));
+TEST(BeamReader, OneThatExportsNothingToDebuggersIsFoundByItsCode) {
+  const fake::FakeMemory memory = fake::make_unexported();
+  ASSERT_TRUE(find_exports(memory, fake::kImage));
   const auto layout = Layout::read(memory, fake::kImage);
-  ASSERT_FALSE(layout);
-  EXPECT_EQ(layout.error().code, ErrorCode::kUnsupported);
+  ASSERT_TRUE(layout) << layout.error().text();
+  EXPECT_EQ(layout->code_index, fake::kCodeIndex);
+  EXPECT_EQ(layout->ranges, fake::kRanges);
+  EXPECT_EQ(layout->atoms, fake::kAtoms);
+  EXPECT_EQ(layout->normal_exit, fake::kNormalExit);
+  EXPECT_EQ(layout->process_main, fake::kProcessMain);
+  EXPECT_EQ(layout->scheduler_return, fake::kSchedulerCall + 5);
+  EXPECT_EQ(layout->thread_scheduler, fake::kThreadData);
+  EXPECT_EQ(layout->process_end, fake::k29.process_end);
+  const auto found = CodeMap(*layout).find(memory, fake::kSecond);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(name_of(memory, *layout, *found), "lists:filter/3");
+}
+
+TEST(BeamReader, WhatIsNotExportedIsNotGuessed) {
+  const auto error_of = [](auto&& change) -> std::optional<ErrorCode> {
+    fake::FakeMemory memory = fake::make_unexported();
+    change(memory);
+    const auto layout = Layout::read(memory, fake::kImage);
+    if (layout) return std::nullopt;
+    return layout.error().code;
+  };
+  EXPECT_EQ(error_of([](auto& memory) { memory.put_bytes(fake::kRelease, "28"); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kGetAtom, 0); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kKeepInRbp, 0); }), ErrorCode::kUnsupported)
+      << "with frame pointers";
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kFindRange, 0); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kIndexInCode, std::uint64_t{0}); }), ErrorCode::kUnreadable)
+      << "which index is active is not known";
+  EXPECT_EQ(error_of([](auto& memory) {
+              memory.put_relative(fake::kSystemInfo + 0x100, {0x8b, 0x05}, fake::kExit + 4);
+              memory.put_relative(fake::kSystemInfo + 0x106, {0x48, 0x8d, 0x15}, fake::kRanges + Layout::kRangesSize);
+              memory.put(fake::kIndexInOther, fake::kExit + 4);
+            }),
+            ErrorCode::kUnsupported)
+      << "two are as good";
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kNormalExit - 0x10, fake::kMap); }), ErrorCode::kUnreadable);
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kThread + 0x10, fake::kThread + 8); }),
+            ErrorCode::kUnreadable);
+  EXPECT_EQ(error_of([](auto& memory) { memory.put(fake::kProcessMain + 12, 0); }), ErrorCode::kUnreadable);
 }
 
 TEST(BeamReader, ReleasesDifferInAFewFields) {
