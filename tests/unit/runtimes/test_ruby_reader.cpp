@@ -1,6 +1,7 @@
 // The functions that Ruby's threads run and their names, in memory made up by hand: whole, changed, lying.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "runtimes/interpreted_frames.h"
@@ -237,7 +238,7 @@ TEST(RubyReader, FindsWhatLaterReleasesDoNotExport) {
 // 3.3 does not export rb_vm_exec, but rb_iseq_eval, which jumps there. Its size is in the unwind information.
 TEST(RubyReader, FindsTheEvaluatorThatIsNotExported) {
   constexpr std::uint64_t kEval = kImage + 0xb00, kVmExec = kImage + 0x1800, kIndex = kImage + 0xc00;
-  constexpr std::uint64_t kFde = kImage + 0xd00, kSize = 0x123;
+  constexpr std::uint64_t kCie = kImage + 0xd00, kFde = kCie + 24, kSize = 0x123;
   const auto distance = [](std::uint64_t to, std::uint64_t from) { return static_cast<std::uint32_t>(to - from); };
   test::MadeUpMemory memory(fake::kBase, fake::kSize);
   test::MadeUpImage image;
@@ -248,9 +249,10 @@ TEST(RubyReader, FindsTheEvaluatorThatIsNotExported) {
   memory.put(kEval, std::uint8_t{0x53}), memory.put(kEval + 3, std::uint8_t{0x5b});  // push rbx; pop rbx
   memory.put(kEval + 4, std::uint8_t{0xe9}), memory.put(kEval + 5, distance(kVmExec, kEval + 9));
   memory.put(kIndex, std::uint32_t{0x3b031b01});  // version 1; pcrel sdata4, udata4, datarel sdata4
-  memory.put(kIndex + 4, distance(kFde - 0x40, kIndex + 4)), memory.put(kIndex + 8, std::uint32_t{1});
+  memory.put(kIndex + 4, distance(kCie, kIndex + 4)), memory.put(kIndex + 8, std::uint32_t{1});
   memory.put(kIndex + 12, distance(kVmExec, kIndex)), memory.put(kIndex + 16, distance(kFde, kIndex));
-  memory.put(kFde, std::uint32_t{20}), memory.put(kFde + 4, std::uint32_t{0x44});
+  memory.put(kCie, std::array<std::uint8_t, 24>{20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b});
+  memory.put(kFde, std::uint32_t{16}), memory.put(kFde + 4, distance(kFde + 4, kCie));
   memory.put(kFde + 8, distance(kVmExec, kFde + 8)), memory.put(kFde + 12, static_cast<std::uint32_t>(kSize));
   const auto found = find_vm_exec(memory, kImage);
   ASSERT_TRUE(found) << found.error().text();
