@@ -33,10 +33,10 @@ struct FoundSymbol {
 
 bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
   const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
-  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  const auto bias = load_bias(segments, base);
   const auto dynamic = std::ranges::find(segments, std::uint32_t{PT_DYNAMIC}, &Elf64_Phdr::p_type);
-  if (first == segments.end() || dynamic == segments.end()) return false;
-  to.bias = base - (first->p_vaddr - first->p_offset);
+  if (!bias || dynamic == segments.end()) return false;
+  to.bias = *bias;
   to.dynamic = to.bias + dynamic->p_vaddr;
   to.dynamic_size = dynamic->p_memsz;
   return true;
@@ -186,6 +186,12 @@ std::int64_t offset_in_program(const Elf64_Phdr& storage, std::uint64_t value, s
 
 }  // namespace
 
+std::optional<std::uint64_t> load_bias(std::span<const Elf64_Phdr> segments, std::uint64_t base) {
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  if (first == segments.end()) return std::nullopt;
+  return base - (first->p_vaddr - first->p_offset);
+}
+
 std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base) {
   const auto header = read_value<Elf64_Ehdr>(memory, base);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -199,12 +205,11 @@ std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base
 
 bool is_loaded(const Memory& memory, std::span<const os::ProcMap> maps, const os::ProcMap& first) {
   const std::vector<Elf64_Phdr> segments = program_headers(memory, first.begin);
-  const auto lowest = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
-  if (lowest == segments.end()) return true;
-  const std::uint64_t bias = first.begin - (lowest->p_vaddr - lowest->p_offset);
+  const auto bias = load_bias(segments, first.begin);
+  if (!bias) return true;
   const auto is_elsewhere = [&](const Elf64_Phdr& segment) {
     if (segment.p_type != PT_LOAD || segment.p_filesz == 0) return false;
-    const std::uint64_t begin = bias + segment.p_vaddr;
+    const std::uint64_t begin = *bias + segment.p_vaddr;
     return std::ranges::any_of(maps, [&](const os::ProcMap& map) {
       return map.begin <= begin && begin < map.end && map.is_at(map.begin, first.file) &&
              map.offset + (begin - map.begin) != segment.p_offset;

@@ -6,6 +6,7 @@
 #include <elf.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,8 @@ struct DynamicSymbol {
 
 // Of the image whose first byte is mapped at `base`. Empty: it is no 64-bit ELF image. Two reads.
 [[nodiscard]] std::vector<Elf64_Phdr> program_headers(const Memory& memory, std::uint64_t base);
+// What is added to the addresses in these headers. Nothing: no part of the image is loaded.
+[[nodiscard]] std::optional<std::uint64_t> load_bias(std::span<const Elf64_Phdr> segments, std::uint64_t base);
 
 // False while the parts of an ELF image are still being mapped: a loader maps all of the file as its first part, and
 // the others over it. `first` is the image's first mapping among `maps`. True for what is no ELF image.

@@ -75,10 +75,10 @@ class Parts {
  public:
   Parts(const Memory& memory, std::uint64_t base) {
     const std::vector<Elf64_Phdr> segments = program_headers(memory, base);
-    const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+    const auto loaded = load_bias(segments, base);
     const auto index = std::ranges::find(segments, std::uint32_t{PT_GNU_EH_FRAME}, &Elf64_Phdr::p_type);
-    if (first == segments.end() || index == segments.end()) return;
-    const std::uint64_t bias = base - (first->p_vaddr - first->p_offset);
+    if (!loaded || index == segments.end()) return;
+    const std::uint64_t bias = *loaded;
     const std::uint64_t begin = bias + index->p_vaddr;
     if (!read(memory, begin, index->p_memsz, index_)) return;
     const auto parsed = dwarf::EhFrameHdr::parse(ByteView(index_.data(), index_.size()), begin);

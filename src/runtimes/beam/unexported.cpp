@@ -53,15 +53,14 @@ struct Pieces {
 Pieces read_pieces(const Memory& memory, std::uint64_t image) {
   Pieces pieces;
   const std::vector<Elf64_Phdr> segments = program_headers(memory, image);
-  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
-  if (first == segments.end()) return pieces;
-  const std::uint64_t bias = image - (first->p_vaddr - first->p_offset);
+  const auto bias = load_bias(segments, image);
+  if (!bias) return pieces;
   std::uint64_t code_left = kMostCode, data_left = kMostData;
   for (const Elf64_Phdr& segment : segments) {
     const bool is_code = (segment.p_flags & PF_X) != 0;
     std::uint64_t& left = is_code ? code_left : data_left;
     if (segment.p_type != PT_LOAD || segment.p_memsz > left || (!is_code && (segment.p_flags & PF_W) == 0)) continue;
-    Piece piece{bias + segment.p_vaddr, std::vector<std::uint8_t>(segment.p_memsz)};
+    Piece piece{*bias + segment.p_vaddr, std::vector<std::uint8_t>(segment.p_memsz)};
     if (!memory.read(piece.begin, piece.bytes.data(), piece.bytes.size())) continue;
     left -= piece.bytes.size();
     (is_code ? pieces.code : pieces.data).push_back(std::move(piece));
