@@ -73,18 +73,20 @@ void RuleCache::prepare() {
   before_walk();  // the first page: growing has only those behind it mapped
   for (std::size_t mask = mask_.load(std::memory_order_relaxed); mask < mask_of(kPreparedSets);
        mask = mask_.load(std::memory_order_relaxed))
-    grow(mask);
+    grow(mask, kPreparedSets);
 }
 
-// Makes the cache four times as large. The new pages are written to at once: a read would map them only for the first
-// write to map them again. Entries that are used move to their new places. Entries that other threads insert meanwhile
-// may be missed, and are then made again.
-[[gnu::hot]] void RuleCache::grow(std::size_t mask) {
+// Makes the cache four times as large, or `most` sets. The new pages are written to at once: a read would map them only
+// for the first write to map them again. Entries that are used move to their new places. Entries that other threads
+// insert meanwhile may be missed, and are then made again.
+[[gnu::hot]] void RuleCache::grow(std::size_t mask, std::size_t most) {
   const std::size_t sets = mask / sizeof(Set) + 1;
-  const std::size_t larger = mask_of(sets * 4);
+  const std::size_t more = std::min(sets * 4, most);
+  const std::size_t larger = mask_of(more);
   constexpr std::size_t kSetsInPage = 4096 / sizeof(Set);
-  for (std::size_t i = std::max(sets, kSetsInPage); i < sets * 4; i += kSetsInPage)
-    table_.sets[i].way[0].rule.fetch_add(0, std::memory_order_relaxed);
+  const auto map = [](Set& set) { set.way[0].rule.fetch_add(0, std::memory_order_relaxed); };
+  for (std::size_t i = std::max(sets, kSetsInPage); i < more; i += kSetsInPage) map(table_.sets[i]);
+  map(table_.sets[more - 1]);  // the first set is not at the start of a page
   if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
   table_.inserted.store(0, std::memory_order_relaxed);
   for (std::size_t i = 0; i < sets; ++i) {

@@ -107,6 +107,8 @@ class RuleCache {
       spread();
   }
   static void insert(std::uint64_t key, PackedStep step);
+  // How many sets are in use: kSets at most.
+  [[nodiscard]] static std::size_t sets_in_use() { return mask_.load(std::memory_order_relaxed) / sizeof(Set) + 1; }
   // For walks that shall not wait until it has grown: room for some thousand rules, whose pages are there. Safe beside
   // walks.
   static void prepare();
@@ -140,7 +142,7 @@ class RuleCache {
   [[nodiscard]] static std::uint64_t mix(std::uint64_t word) { return word * 0x1e3779b1; }
 
   static void place(std::uint64_t key, PackedStep step, std::size_t mask);
-  static void grow(std::size_t mask);
+  static void grow(std::size_t mask, std::size_t most = kSets);
   static void spread();
 
   // In one piece, so that the first walk touches one page. All zero, so that it is in no file.

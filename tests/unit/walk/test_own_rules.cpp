@@ -66,6 +66,19 @@ TEST(OwnRules, APreparedCacheHasWhatWasInIt) {
   EXPECT_EQ(it.index(), 1u);
 }
 
+// What lies behind the cache is others' memory: a rule that is put there breaks, say, the record of a thread's last
+// walk.
+TEST(OwnRules, AFullCacheStaysAsLargeAsItIs) {
+  for (std::uint64_t i = 0; i < 8 * RuleCache::kSets; ++i) {
+    insert(i);
+    ASSERT_LE(RuleCache::sets_in_use(), RuleCache::kSets) << "after " << i << " rules";
+    PackedStep it;
+    ASSERT_TRUE(RuleCache::View().find(key(i), it)) << i;
+    ASSERT_EQ(it.index(), i);
+  }
+  EXPECT_EQ(RuleCache::sets_in_use(), RuleCache::kSets);
+}
+
 TEST(OwnRules, AWordHasWhatItWasPackedFrom) {
   for (const std::int32_t offset : {16, 4096, 1 << 21}) {
     table::TraceRule rule = rule_of(offset);
