@@ -68,12 +68,15 @@ class CodeMemo::Recording {
   CodeAnswer follow(Follow follow) {
     const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
       const bool is_read = source_.read(address, to, size);
-      if (changes_) note_read(address, to, size, is_read);
+      if (changes_)
+        note_read(address, to, size, is_read);
+      else
+        is_tentative_ |= !is_read;  // a process may not answer in time
       return is_read;
     };
     const auto kind = [this](std::uint64_t address) {
       const flow::CodeKind of_address = source_.kind(address);
-      leads_nowhere_ |= of_address == flow::CodeKind::kNoCode;
+      is_tentative_ |= of_address == flow::CodeKind::kNoCode;
       return of_address;
     };
     const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
@@ -91,7 +94,7 @@ class CodeMemo::Recording {
   }
 
   [[nodiscard]] const std::vector<Tried>& tried() const { return tried_; }
-  [[nodiscard]] bool leads_nowhere() const { return leads_nowhere_; }
+  [[nodiscard]] bool is_tentative() const { return is_tentative_; }
   [[nodiscard]] bool is_too_much() const { return reads_.size() > kMaxReads; }
   [[nodiscard]] const std::vector<Read>& reads() const { return reads_; }
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
@@ -116,7 +119,7 @@ class CodeMemo::Recording {
 
   const flow::CodeSource& source_;
   bool changes_;
-  bool leads_nowhere_ = false;
+  bool is_tentative_ = false;
   std::vector<Tried> tried_;
   std::vector<Read> reads_;
   std::uint64_t digest_ = 0;
@@ -263,7 +266,7 @@ bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   leaf.behind_padding = answer.synthesis.behind_padding;
   leaf.keeps_frame_record = answer.synthesis.keeps_frame_record;
   if (answer.found) leaf.row = number_of(answer.synthesis.row, pc);
-  if (recording.leads_nowhere()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
+  if (recording.is_tentative()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
   if (!changes) return true;
   leaf.digest = recording.digest();
   leaf.reads = recording.reads();
@@ -295,7 +298,7 @@ CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const f
   Recording recording(source, changes);
   const CodeAnswer answer = recording.follow(follow);
   if (limit_ != nullptr) limit_->end();
-  if (!keep(key, pc, changes, recording, answer) || recording.leads_nowhere()) holds_ = false;
+  if (!keep(key, pc, changes, recording, answer) || recording.is_tentative()) holds_ = false;
   return answer;
 }
 

@@ -100,7 +100,7 @@ class CodeMemo {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  // Code that leads to where nothing is known to be mapped may lead on later.
+  // Code that leads to where nothing is known to be mapped may lead on later. So may code that could not be read.
   static constexpr std::uint64_t kTentativeNs = 10'000'000'000;
   static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
 

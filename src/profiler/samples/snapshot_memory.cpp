@@ -9,7 +9,7 @@
 namespace windlass::profiler {
 void SnapshotMemory::show(const RawSample& sample) {
   sample_ = &sample;
-  count_ = 0;
+  reads_ = 0;
 }
 
 bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) const {
@@ -22,12 +22,15 @@ bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) con
 
 // Null where it cannot be read, or too many have been.
 const std::byte* SnapshotMemory::page_at(std::uint64_t address) const {
-  const auto known = std::find_if(known_, known_ + count_, [&](const Page& page) { return page.address == address; });
-  const auto index = static_cast<std::size_t>(known - known_);
+  const std::span known(known_, std::min(reads_, kKeptPages));
+  const auto found = std::ranges::find(known, address, &Page::address);
+  const bool is_new = found == known.end();
+  const std::size_t index = is_new ? reads_ % kKeptPages : static_cast<std::size_t>(found - known.begin());
   std::byte* const bytes = pages_.get() + index * kPageSize;
-  if (index == count_) {
-    if (count_ == kMaxPages) return nullptr;
-    known_[count_++] = {address, os::read_memory(static_cast<pid_t>(sample_->tgid), address, bytes, kPageSize)};
+  if (is_new) {
+    if (reads_ == kMaxReads) return nullptr;
+    ++reads_;
+    known_[index] = {address, os::read_memory(static_cast<pid_t>(sample_->tgid), address, bytes, kPageSize)};
   }
   return known_[index].readable ? bytes : nullptr;
 }

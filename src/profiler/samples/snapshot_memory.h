@@ -15,7 +15,8 @@ namespace windlass::profiler {
 // it lives: code seldom changes, and pages of it that one sample needs are read once. Neither allocates. One thread.
 class SnapshotMemory final : public Memory {
  public:
-  static constexpr std::size_t kMaxPages = 64;  // of code that one sample may read from the process
+  // Of code: how many pages are kept at a time, and how many one sample may read from the process in all.
+  static constexpr std::size_t kKeptPages = 64, kMaxReads = 1024;
 
   // What is read from here on; `sample` must stay until the next.
   void show(const RawSample& sample);
@@ -32,10 +33,10 @@ class SnapshotMemory final : public Memory {
   [[nodiscard]] const std::byte* page_at(std::uint64_t address) const;
 
   const RawSample* sample_ = nullptr;
-  // Of the process's code, in the order they were asked for; index i is at pages_[i * kPageSize].
-  mutable Page known_[kMaxPages] = {};
-  mutable std::size_t count_ = 0;
-  std::unique_ptr<std::byte[]> pages_ = std::make_unique_for_overwrite<std::byte[]>(kMaxPages * kPageSize);
+  // Of the process's code; index i is at pages_[i * kPageSize]. The one that was read first makes room for a new one.
+  mutable Page known_[kKeptPages] = {};
+  mutable std::size_t reads_ = 0;
+  std::unique_ptr<std::byte[]> pages_ = std::make_unique_for_overwrite<std::byte[]>(kKeptPages * kPageSize);
 };
 
 }  // namespace windlass::profiler

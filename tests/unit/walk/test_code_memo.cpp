@@ -38,7 +38,7 @@ class CodeMemoTest : public testing::Test {
   CodeAnswer ask(std::uint64_t pc, std::int32_t plausible_offset, bool changes = false) {
     const auto read = [this](std::uint64_t, void* to, std::size_t size) {
       std::memset(to, byte_, size);
-      return true;
+      return readable_;
     };
     const auto kind = [this](std::uint64_t) { return kind_; };
     const auto plausible = [&](const FrameRow& row) { return row.cfa.offset() == plausible_offset; };
@@ -47,8 +47,13 @@ class CodeMemoTest : public testing::Test {
       ++followed_;
       CodeAnswer answer;
       std::uint8_t byte = 0;
-      EXPECT_TRUE(from.read(pc, &byte, 1));
+      const bool is_read = from.read(pc, &byte, 1);
+      EXPECT_EQ(is_read, readable_);
       (void)from.kind(pc);
+      if (!is_read) {
+        answer.error = {ErrorCode::kUnreadable, "no code", pc, 0};
+        return answer;
+      }
       for (const std::int32_t offset : {16, 32, 16, 48}) {
         const FrameRow row = row_at(pc, offset + byte);
         if (!from.plausible(row)) continue;
@@ -64,6 +69,7 @@ class CodeMemoTest : public testing::Test {
 
   CodeMemo memo_;
   std::uint8_t byte_ = 0;
+  bool readable_ = true;
   CodeKind kind_ = CodeKind::kFile;
   unsigned followed_ = 0;
 };
@@ -116,6 +122,19 @@ TEST_F(CodeMemoTest, WhatLeadsToNothingKnownHoldsForAWhile) {
   memo_.start_walk(12'000'000'000);
   (void)ask(0x1000, 99);
   EXPECT_EQ(followed_, 2u) << "something may be mapped there by now";
+}
+
+TEST_F(CodeMemoTest, WhatCouldNotBeReadHoldsForAWhile) {
+  readable_ = false;
+  memo_.start_walk(1'000'000'000);
+  EXPECT_FALSE(ask(0x1000, 32).found);
+  readable_ = true;  // the process did not answer in time
+  memo_.start_walk(9'000'000'000);
+  EXPECT_FALSE(ask(0x1000, 32).found);
+  EXPECT_EQ(followed_, 1u);
+  memo_.start_walk(12'000'000'000);
+  EXPECT_TRUE(ask(0x1000, 32).found);
+  EXPECT_EQ(followed_, 2u);
 }
 
 TEST_F(CodeMemoTest, WithoutTimeOnlyWhatIsKnownIsFound) {
