@@ -253,8 +253,9 @@ class FrameFlow {
     const Value place = Value::initial(kSp);
     return Machine::kEntryCfa != 0 && address.same_base(place) && address.addend < 8 && address.addend + size > 0;
   }
-  // Only what a row can need is kept of the stores, and addresses of tables. Where there are many of these: what rows
-  // tell of, and addresses in the frame, from which a frame pointer is loaded again. Then the former alone.
+  // Only what a row can need is kept of the stores, and addresses of tables. Where there are many of these: registers
+  // that the caller relies on, and addresses in the frame, from which a frame pointer is loaded again. Then the former
+  // alone.
   void tidy(State& state) const {
     const auto keep = [&](bool all, bool locals) {
       state.forget_stores([&](const Value& address, unsigned size, const Value& value) {
@@ -263,7 +264,8 @@ class FrameFlow {
         if (value.is_constant()) return all;
         if (!is_of_frame(value)) return false;
         if (is_frame_address(value)) return locals || value == entry_cfa<Machine>();
-        return all || value.kind != Value::kRegister || is_told(value.reg) || is_link(value.reg);
+        const bool relied_on = (options_.preserved >> value.reg & 1) != 0 || is_told(value.reg) || is_link(value.reg);
+        return all || value.kind != Value::kRegister || relied_on;
       });
       return state.store_count() < kManyStores;
     };

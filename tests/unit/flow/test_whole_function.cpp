@@ -19,7 +19,7 @@ constexpr std::uint8_t kInt3 = 0xcc;
 class WholeFunctions : public testing::Test {
  protected:
   // At `at`, and padding to the next multiple of 16. What lies behind that.
-  std::uint64_t put(std::uint64_t at, std::initializer_list<int> bytes) {
+  std::uint64_t put(std::uint64_t at, const std::vector<int>& bytes) {
     for (const int byte : bytes) bytes_[at++ - kCode] = static_cast<std::uint8_t>(byte);
     return (at + 15) & ~std::uint64_t{15};
   }
@@ -71,6 +71,27 @@ TEST_F(WholeFunctions, AllInstructionsOfAFunctionThatKeepsNoRegister) {
   ASSERT_NE(first, nullptr);
   EXPECT_NE(first->registers.find(x86_64::kRbx), nullptr) << "functions that were called have not kept it either";
   EXPECT_EQ(row->registers.find(x86_64::kRbp), nullptr) << "code of V8 keeps this register alone";
+}
+
+// JavaScriptCore's parser: a frame pointer lost in its middle ended the stack at the next generated code.
+TEST_F(WholeFunctions, SavedRegistersAreKnownBehindManyLocalVariables) {
+  // push rbp; mov rbp, rsp; push rbx; sub rsp, 0x108
+  std::vector<int> code{0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x81, 0xec, 0x08, 0x01, 0, 0};
+  const auto add = [&code](std::initializer_list<int> bytes) { code.insert(code.end(), bytes); };
+  for (int at = 0; at < 128; at += 8) add({0x48, 0x89, 0x7c, 0x24, at});         // mov [rsp + at], rdi
+  for (int at = 0x18; at <= 0x80; at += 8) add({0x48, 0x89, 0x7d, 0x100 - at});  // mov [rbp - at], rdi
+  const std::uint64_t call = kFirst + code.size();
+  add({0xe8, 0, 0, 0x10, 0});                                   // call
+  add({0x48, 0x81, 0xc4, 0x08, 0x01, 0, 0, 0x5b, 0x5d, 0xc3});  // add rsp, 0x108; pop rbx; pop rbp; ret
+  put(put(kFirst, code), kNoRegisterKept);
+  EXPECT_EQ(depth_at(call), 0x108 + 24);
+  const FrameRow* const row = found.find(call);
+  ASSERT_NE(row, nullptr);
+  for (const auto& [reg, offset] : {std::pair{x86_64::kRbp, -16}, {x86_64::kRbx, -24}}) {
+    const RegisterRule* const rule = row->registers.find(reg);
+    ASSERT_NE(rule, nullptr) << reg;
+    EXPECT_EQ(*rule, RegisterRule::at_cfa(offset)) << reg;
+  }
 }
 
 TEST_F(WholeFunctions, AFunctionWithoutPaddingBehindIt) {
