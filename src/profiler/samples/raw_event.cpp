@@ -80,7 +80,7 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   RawEvent parsed;
   parsed.reason = event.reason;
   parsed.space = event.space;
-  parsed.epoch = event.epoch;
+  parsed.sample.epoch = event.epoch;
   parsed.hash = event.hash;
   parsed.kernel.resize(event.kernel_frames);
   if (!parsed.kernel.empty()) std::memcpy(parsed.kernel.data(), bytes + sizeof event, parsed.kernel.size() * 8);

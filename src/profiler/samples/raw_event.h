@@ -27,6 +27,7 @@ struct MemoryCopy {
 // What is known of the sampled thread's memory. Spans are only read during unwind().
 struct RawSample {
   std::uint32_t tgid = 0;
+  std::uint64_t epoch = 0;                 // of its process
   std::uint64_t time = ~std::uint64_t{0};  // CLOCK_MONOTONIC, ns
   Registers registers;                     // all known, at an instruction
   MemoryCopy stack;                        // from sp, or the red zone below it, on
@@ -51,7 +52,6 @@ struct RawEvent {
   std::vector<wl_interpreted_frame> interpreted;
   std::uint32_t reason = 0;
   std::uint32_t space = 0;  // of the address space, as the kernel side knew it; 0: it did not
-  std::uint64_t epoch = 0;  // of its process
   std::uint64_t hash = 0;   // of a wait: of its key
 };
 [[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);

@@ -281,8 +281,8 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   stack.end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
   if (maps != nullptr && event.space != 0 && is_judged) {
-    teacher_.teach({head.tgid, event.epoch, *maps}, stack.frames, head.time);
-    teacher_.teach({head.tgid, event.epoch, *maps}, stack.checked, head.time);
+    teacher_.teach({head.tgid, event.sample.epoch, *maps}, stack.frames, head.time);
+    teacher_.teach({head.tgid, event.sample.epoch, *maps}, stack.checked, head.time);
   }
   if (maps != nullptr && !maps->published().empty()) last_asked_ = head.time;
   add_raw(head, event, std::move(stack));

@@ -20,6 +20,14 @@ bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) con
          reads(sample.code) || reads(sample.teb) || std::ranges::any_of(words.first(WL_PROBED_RETURN), reads);
 }
 
+bool SnapshotMemory::read_page(std::uint64_t address, std::span<std::byte, kPageSize> to) const {
+  const LastPages::Key key{sample_->epoch, address, sample_->tgid};
+  if (!os::read_memory(static_cast<pid_t>(sample_->tgid), address, to.data(), to.size()))
+    return last_.find(key, sample_->time, to);
+  last_.keep(key, sample_->time, to);
+  return true;
+}
+
 // Null where it cannot be read, or too many have been.
 const std::byte* SnapshotMemory::page_at(std::uint64_t address) const {
   const std::span known(known_, std::min(reads_, kKeptPages));
@@ -30,7 +38,7 @@ const std::byte* SnapshotMemory::page_at(std::uint64_t address) const {
   if (is_new) {
     if (reads_ == kMaxReads) return nullptr;
     ++reads_;
-    known_[index] = {address, os::read_memory(static_cast<pid_t>(sample_->tgid), address, bytes, kPageSize)};
+    known_[index] = {address, read_page(address, std::span<std::byte, kPageSize>(bytes, kPageSize))};
   }
   return known_[index].readable ? bytes : nullptr;
 }

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "support/process_reading.h"
 
@@ -127,7 +131,60 @@ TEST_F(SnapshotMemoryTest, TheLivingProcessIsReadAsCodeOnly) {
   EXPECT_EQ(code(address + 100), 43);
   munmap(page, 4096);
   memory_.show(sample_);
-  EXPECT_EQ(code(address + 100), -1);
+  EXPECT_EQ(code(address + 100), 43) << "what it was shortly before";
+  sample_.epoch = 1;
+  memory_.show(sample_);
+  EXPECT_EQ(code(address + 100), -1) << "another process";
+}
+
+// A sample is unwound when its process has ended.
+TEST_F(SnapshotMemoryTest, CodeOfAProcessThatHasEndedIsWhatItWasInItsLastSecond) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  std::memset(page, 42, 4096);
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  munmap(page, 4096);
+  sample_.tgid = static_cast<std::uint32_t>(child);
+  sample_.time = 1'000'000'000;
+  memory_.show(sample_);
+  EXPECT_EQ(code(address), 42);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  for (const auto& [time, byte] : {std::pair{1'500'000'000, 42}, {2'000'000'000, 42}, {2'000'000'001, -1}}) {
+    sample_.time = static_cast<std::uint64_t>(time);
+    memory_.show(sample_);
+    EXPECT_EQ(code(address), byte) << time;
+    EXPECT_EQ(code(address + 4096), -1) << "not read before";
+  }
+}
+
+TEST(LastPages, ThoseOfLateAreKeptInBoundedRoom) {
+  LastPages pages;
+  std::array<std::byte, LastPages::kPageSize> bytes{}, got{};
+  const auto key = [](std::size_t i) { return LastPages::Key{1, i * LastPages::kPageSize, 2}; };
+  constexpr std::size_t kAll = 3 * LastPages::kMost;
+  for (std::size_t i = 0; i < kAll; ++i) {
+    bytes[0] = static_cast<std::byte>(i);
+    pages.keep(key(i), 10, bytes);
+    pages.keep(key(0), 10, bytes);  // used all the time
+  }
+  std::size_t found = 0;
+  for (std::size_t i = 1; i < kAll; ++i) {
+    const bool is_kept = pages.find(key(i), 10, got);
+    found += is_kept ? 1 : 0;
+    ASSERT_TRUE(!is_kept || got[0] == static_cast<std::byte>(i)) << i;
+    ASSERT_TRUE(is_kept || i + LastPages::kMost / 2 < kAll) << i;
+  }
+  EXPECT_LE(found, LastPages::kMost);
+  EXPECT_TRUE(pages.find(key(0), 10, got));
+  EXPECT_FALSE(pages.find({1, 0, 3}, 10, got)) << "another process";
 }
 
 TEST_F(SnapshotMemoryTest, CodeAcrossMorePagesThanAreKeptAndTooManyOfThem) {
