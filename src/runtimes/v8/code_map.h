@@ -4,8 +4,8 @@
 // to the first instruction. So an object in front of an address is known to be the one by these two, which point at
 // each other (v8/v8, src/objects/{instruction-stream,code}.h).
 //
-// V8 10 has instructions in the Code object itself, behind a header of 128 bytes. It is known by the types of that
-// object and of its CodeDataContainer.
+// V8 7 to 10 have instructions in the Code object itself, behind a header of 64 to 128 bytes, on a multiple of 32
+// bytes. It is known by the types of that object and of its CodeDataContainer.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace windlass::runtimes::v8 {
 
 struct CodeObject {
-  Tagged stream = 0, code = 0;       // V8 10: the Code object, its CodeDataContainer
+  Tagged stream = 0, code = 0;       // V8 7 to 10: the Code object, its CodeDataContainer
   std::uint64_t begin = 0, end = 0;  // of the instructions
   std::uint32_t kind = 0;
   // Optimised code: the data for deoptimisation and the source positions. Baseline code: the bytecodes (or an
@@ -30,6 +30,7 @@ struct CodeObject {
 class CodeMap {
  public:
   static constexpr std::uint64_t kLongest = std::uint64_t{4} << 20;  // bytes of code
+  static constexpr std::size_t kMostMaps = 64;
 
   // kUnsupported: what is missing.
   [[nodiscard]] static Expected<CodeMap> make(const ImageFacts& facts);
@@ -49,9 +50,11 @@ class CodeMap {
   // Of Code: a Code in one piece has neither the first instruction's address nor a stream.
   std::uint32_t code_start_ = 0, code_size_ = 0, code_flags_ = 0, code_stream_ = 0;
   std::uint32_t pointers_end_ = 0;  // what is in front of it are pointers
-  std::uint32_t kind_mask_ = 0;
-  Tagged stream_map_ = 0;     // once it is known: it is never moved
-  std::uint32_t header_ = 0;  // bytes in front of the code; 0: not known yet
+  std::uint32_t alignment_ = 64;    // of instructions
+  // Maps are never moved. V8 7 to 9 have one for each isolate (thread) of a process, others one for all.
+  [[nodiscard]] bool is_known_map(Tagged map) const;
+  std::vector<Tagged> stream_maps_;  // kMostMaps
+  std::uint32_t header_ = 0;         // bytes in front of the code; 0: not known yet
 };
 
 }  // namespace windlass::runtimes::v8

@@ -124,7 +124,7 @@ std::vector<Place> places_in(const Image& image, std::int32_t version) {
   std::vector<Place> places;
   each_constant_section(image, [&](ByteView bytes) {
     auto found = version >= kReordered ? places_by_end(bytes)
-                                       : places_by_layout(bytes, version <= kInOnePiece ? kEntryOfV8_10 : kEntry);
+                                       : places_by_layout(bytes, version < kStreamsSince ? kEntryOfV8_10 : kEntry);
     if (found.size() > places.size()) places = std::move(found);
   });
   return places.size() >= kFewest ? places : std::vector<Place>();
@@ -148,7 +148,7 @@ std::optional<std::uint64_t> first_builtin(const std::vector<Place>& places, std
                                            const image::ElfImage& image) {
   constexpr std::uint64_t kPage = 4096;
   constexpr std::byte kPadding{0xcc};
-  const std::uint64_t alignment = version <= kInOnePiece ? kCodeAlignment : kPage;
+  const std::uint64_t alignment = version < kStreamsSince ? kCodeAlignment : kPage;
   for (const image::ExecutableSegment& segment : image.executable_segments()) {
     const auto bytes = image.from_address(segment.vaddr);
     if (!bytes) continue;
@@ -242,7 +242,7 @@ Expected<ImageFacts> ImageFacts::read_builtins(ByteView file) {
   ImageFacts facts;
   std::vector<Place> places;
   std::optional<std::uint64_t> base;
-  for (std::int32_t version = kReordered; !base && version >= kInOnePiece; --version) {
+  for (std::int32_t version = kReordered; !base && version >= kStreamsSince - 1; --version) {
     places = image->machine() == image::Machine::kX86_64 ? places_in(*image, version) : std::vector<Place>();
     if (!places.empty()) base = first_builtin(places, version, *image);
   }

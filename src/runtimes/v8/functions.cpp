@@ -37,19 +37,18 @@ ScopeWords scope_words(const Heap& heap, Tagged scope, std::uint32_t from) {
 // class keeps (i), the function's name, or 0, with its place (si). Then the name from an assignment (s), and the place
 // in the source (ii). Since V8 13 the place in the source comes before the variables.
 Function Functions::read(const Heap& heap, Tagged name_or_scope) {
-  constexpr std::uint32_t kMostInlineNames = 75;  // scope-info.h: kScopeInfoMaxInlinedLocalNamesSize
   const Layout& layout = heap.layout();
   Function found;
   if (!heap.is(name_or_scope, layout.scope_type)) {
     found.name = heap.text(name_or_scope, kLongestName).value_or("");
     return found;
   }
-  const auto word = [&](std::uint32_t index) { return 8 + 8 * index; };
+  const auto word = [&](std::uint32_t index) { return layout.scope_data + 8 * index; };
   const auto locals = heap.field(name_or_scope, word(layout.scope_locals));
   const std::int32_t count = locals ? small_integer(*locals).value_or(-1) : -1;
   if (count < 0 || static_cast<std::uint32_t>(count) > kMostLocals) return found;
   const auto variables = static_cast<std::uint32_t>(count);
-  const std::uint32_t names = variables < kMostInlineNames ? variables : 1;
+  const std::uint32_t names = variables < layout.scope_most_names ? variables : 1;
   const ScopeWords behind = scope_words(heap, name_or_scope, word(layout.scope_first + names + variables));
   const std::uint32_t counts = layout.scope_locals + 1;  // words in front of the place or the variables
   std::size_t end = behind.kinds.find('o');

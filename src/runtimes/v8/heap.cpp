@@ -25,8 +25,8 @@ class Finder : public Needed {
     if (found < 0 || found > 0xffff) note({ErrorCode::kMalformed, "a number of a V8's type is none"});
     return static_cast<std::uint16_t>(found);
   }
-  [[nodiscard]] bool in_one_piece() const { return facts_.version() == kInOnePiece; }
-  // `of_v8_10`: V8 10 does not tell of it.
+  [[nodiscard]] bool in_one_piece() const { return facts_.is_before(kStreamsSince); }
+  // `of_v8_10`: V8 up to 10 does not tell of it.
   std::uint16_t number(const char* name, std::uint16_t of_v8_10) { return in_one_piece() ? of_v8_10 : number(name); }
   std::uint16_t type(const char* name, std::uint16_t otherwise) {
     const auto found = facts_.instance_type(name);
@@ -68,6 +68,7 @@ void find_types(Finder& find, Layout& to) {
   to.code_type = find.in_one_piece() ? find.number("CODE_DATA_CONTAINER_TYPE") : code;
   to.interpreter_data = find.number("INTERPRETER_DATA_TYPE");
   to.weak_array = find.number("WEAK_FIXED_ARRAY_TYPE");
+  to.baseline_data = find.type("BASELINE_DATA_TYPE", 0);
   const std::uint16_t bytes = find.number("BYTE_ARRAY_TYPE"), array = find.number("FIXED_ARRAY_TYPE");
   // Since V8 12.4 what code trusts is in arrays of other types.
   to.byte_arrays = {bytes, find.type("TRUSTED_BYTE_ARRAY_TYPE", bytes)};
@@ -92,6 +93,8 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.bytecode_data = find.field("BytecodeArray", "data");
   to.scope_first = find.number("scopeinfo_idx_first_vars");
   to.scope_locals = find.number("scopeinfo_idx_ncontextlocals");
+  if (facts.is_before(9)) to.scope_data = to.array_data;  // ScopeInfo is a FixedArray
+  if (facts.is_before(10)) to.scope_most_names = ~std::uint32_t{0};
   to.frame_context = find.value("off_fp_context_or_frame_type");
   to.frame_function = find.value("off_fp_function");
   to.frame_bytecodes = find.value("off_fp_bytecode_array");
@@ -101,6 +104,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   // V8 does not tell of these (code-kind.h): 10.2 to 13.6 have one kind less in front of them than 14.6.
   to.kind_regexp = facts.version() < 14 ? 3 : 4;
   to.kind_wasm_entry = to.kind_regexp + 4;
+  to.has_old_kinds = facts.is_before(9);
   to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex", 1);
   to.deopt_literals = find.number("DeoptimizationDataLiteralArrayIndex", 2);
   to.deopt_positions = find.number("DeoptimizationDataInliningPositionsIndex", 7);
@@ -117,6 +121,20 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   if (find.error()) return fail(find.error()->code, find.error()->what, static_cast<std::uint64_t>(facts.version()));
   if (!plain) return fail(ErrorCode::kUnsupported, "a V8 with compressed pointers", 0);
   return to;
+}
+
+std::uint32_t Layout::kind_of(std::uint32_t flags) const {
+  const std::uint32_t kind = flags & kind_mask;
+  if (!has_old_kinds) return kind;
+  enum Old : std::uint32_t { kFunction = 0, kBuiltin = 3, kRegexp = 4, kWasmEntry = 8 };
+  constexpr std::uint32_t kHandler = 0, kOfBuiltin = 2;  // of V8 10
+  switch (kind >> 1) {
+    case kFunction: return kind_baseline + 1;
+    case kBuiltin: return kOfBuiltin;
+    case kRegexp: return kind_regexp;
+    case kWasmEntry: return kind_wasm_entry;
+    default: return kHandler;
+  }
 }
 
 std::optional<Tagged> Heap::field(Tagged object, std::uint32_t offset) const {

@@ -16,9 +16,11 @@
 
 namespace windlass::runtimes::v8 {
 
-// Code of this version of V8 holds its instructions, and points to a CodeDataContainer. Later ones have an
-// InstructionStream for instructions, which points to the Code.
-inline constexpr std::int32_t kInOnePiece = 10;
+// From this version on there is an InstructionStream for instructions, which points to the Code. Before, Code holds its
+// instructions, and points to a CodeDataContainer.
+inline constexpr std::int32_t kStreamsSince = 11;
+
+inline constexpr std::uint32_t kMostInlineNames = 75;  // scope-info.h: kScopeInfoMaxInlinedLocalNamesSize
 
 // Where things are in one version; all that is needed to find functions in frames.
 struct Layout {
@@ -30,13 +32,16 @@ struct Layout {
   std::uint32_t script_name = 0, script_source = 0, array_length = 0, array_data = 0, bytecode_data = 0;
   std::uint32_t string_length = 0, one_byte_chars = 0, two_byte_chars = 0, cons_first = 0, cons_second = 0;
   std::uint32_t sliced_parent = 0, sliced_offset = 0, thin_actual = 0, external_resource = 0;
-  std::uint32_t scope_first = 0, scope_locals = 0;  // words behind the map
+  std::uint32_t scope_first = 0, scope_locals = 0;    // words of a ScopeInfo
+  std::uint32_t scope_data = 8;                       // where these begin
+  std::uint32_t scope_most_names = kMostInlineNames;  // of more variables the names are elsewhere
   // Offsets from the frame pointer.
   std::int32_t frame_context = 0, frame_function = 0, frame_bytecodes = 0, frame_bytecode_offset = 0;
   // Types.
   std::uint16_t first_nonstring = 0, map = 0, shared_type = 0, script_type = 0, scope_type = 0, bytecode_type = 0;
   std::uint16_t stream_type = 0, code_type = 0;  // of what holds instructions, and of what that points to
   std::uint16_t interpreter_data = 0, weak_array = 0;
+  std::uint16_t baseline_data = 0;             // of V8 9 alone; 0: there are none
   std::array<std::uint16_t, 2> byte_arrays{};  // both the same where there is one only; fixed arrays likewise
   std::array<std::uint16_t, 3> fixed_arrays{};
   std::uint16_t shared_wrapper = 0;  // 0: there are none
@@ -45,6 +50,9 @@ struct Layout {
   // Kinds of code.
   std::uint32_t kind_mask = 0, kind_baseline = 0;
   std::uint32_t kind_regexp = 0, kind_wasm_entry = 0;  // a regular expression; what JavaScript calls WebAssembly by
+  // Code::flags' kind. V8 7 and 8 number kinds otherwise: theirs are kinds of V8 10 here.
+  bool has_old_kinds = false;
+  [[nodiscard]] std::uint32_t kind_of(std::uint32_t flags) const;
   // Of the data for deoptimisation: words behind the length.
   std::uint32_t deopt_inlined_count = 0, deopt_literals = 0, deopt_shared = 0, deopt_positions = 0;
 

@@ -23,8 +23,8 @@ namespace windlass::runtimes::v8 {
 
 // Its place is V8's major version.
 inline constexpr const char* kUnknownVersion =
-    "the layout of this version of V8 is not known, so functions of JavaScript have no names. Known are V8 10 to 14 "
-    "(node 18 to 26)";
+    "the layout of this version of V8 is not known, so functions of JavaScript have no names. Known are V8 7.8, 8.4, "
+    "9.4 and 10 to 14 (node 12, 14, 16 and 18 to 26)";
 
 // Immutable once made.
 class ImageFacts {
@@ -68,6 +68,7 @@ class ImageFacts {
   [[nodiscard]] const std::vector<std::uint8_t>& bytecode_sizes() const { return bytecode_sizes_; }
   // V8's own, the first number; 0: not known.
   [[nodiscard]] std::int32_t version() const { return version_; }
+  [[nodiscard]] bool is_before(std::int32_t major) const { return version_ != 0 && version_ < major; }
   // Where the variable is that leads to all of WebAssembly, as the file numbers it; 0: not known.
   [[nodiscard]] std::uint64_t wasm_state() const { return wasm_state_; }
 
@@ -76,13 +77,16 @@ class ImageFacts {
   void add_table(const image::ElfImage& image, const image::Section& table);
   // Of an ELF file without symbols; none if they or the version are not found.
   void add_builtins_of_blob(const image::ElfImage& image);
+  // What versions before 10 do not export; nothing of one that is not known.
+  void add_untold();
+  void end_builtins();  // of those without a size
   void add_builtin(ByteView code, std::uint64_t begin, std::uint32_t number, std::size_t version);
 
   std::map<std::string, std::int32_t, std::less<>> values_;  // without "v8dbg_", fields without their type
   std::vector<Builtin> builtins_;
   bool builtins_have_symbols_ = false;
   std::vector<std::uint8_t> bytecode_sizes_;
-  std::int32_t version_ = 0;
+  std::int32_t version_ = 0, minor_ = 0;
   std::uint64_t wasm_state_ = 0;
 };
 

@@ -30,7 +30,8 @@ Tagged Names::bytecodes_of(Tagged object, unsigned steps) const {
     const std::uint16_t type = is_object(word) ? heap_.type_of(word) : std::uint16_t{0};
     if (type == 0) continue;
     if (type == layout.bytecode_type) return word;
-    const bool between = type == layout.code_type || type == layout.stream_type || type == layout.interpreter_data;
+    const bool between = type == layout.code_type || type == layout.stream_type || type == layout.interpreter_data ||
+                         type == layout.baseline_data;
     if (const Tagged found = between && steps != 0 ? bytecodes_of(word, steps - 1) : 0; found != 0) return found;
   }
   return 0;
@@ -137,15 +138,19 @@ Tagged Names::baseline_bytecodes(const CompiledCode& code) const {
 }
 
 void Names::fill_baseline(CompiledCode& code) {
-  const Layout& layout = heap_.layout();
-  const Tagged bytecodes = baseline_bytecodes(code);
-  if (!heap_.is(bytecodes, layout.bytecode_type)) return;
-  const auto length = heap_.length_of(bytecodes);
   auto table = heap_.bytes_of(code.object()->table, kMaxTable);
-  if (!length || *length > kMaxTable || !table) return;
-  code.bytecodes.resize(*length);
-  if (!heap_.read(bytecodes, layout.bytecode_data, code.bytecodes.data(), code.bytecodes.size())) return;
+  if (!table) return;
   code.offsets = std::move(*table);
+  const Tagged bytecodes = baseline_bytecodes(code);
+  if (heap_.is(bytecodes, heap_.layout().bytecode_type)) code.bytecodes = all_bytecodes(bytecodes);
+}
+
+std::vector<std::byte> Names::all_bytecodes(Tagged bytecodes) const {
+  const auto length = heap_.length_of(bytecodes);
+  if (!length || *length > kMaxTable) return {};
+  std::vector<std::byte> bytes(*length);
+  if (!heap_.read(bytecodes, heap_.layout().bytecode_data, bytes.data(), bytes.size())) return {};
+  return bytes;
 }
 
 // Bytecodes are compiled without a table of positions (--enable-lazy-source-positions), and get one on request. They
@@ -226,10 +231,13 @@ std::optional<Names::Place> Names::by_slots(const Code& code, std::uint64_t addr
     const std::int32_t first = static_cast<std::int32_t>(layout.bytecode_data) - 1;
     if (offset && *offset >= first)
       found.position = position_of(found.function, bytecodes, static_cast<std::uint32_t>(*offset - first));
-  } else if (const auto at = bytecode_at(compiled->offsets, address + 1 - code.begin, compiled->bytecodes,
-                                         facts_.bytecode_sizes())) {
-    found.position = position_of(found.function, bytecodes, *at);
+    return found;
   }
+  std::vector<std::byte> of_frame;
+  if (compiled->bytecodes.empty()) of_frame = all_bytecodes(bytecodes);  // code of V8 9 does not lead to them
+  if (const auto at = bytecode_at(compiled->offsets, address + 1 - code.begin,
+                                  of_frame.empty() ? compiled->bytecodes : of_frame, facts_.bytecode_sizes()))
+    found.position = position_of(found.function, bytecodes, *at);
   return found;
 }
 

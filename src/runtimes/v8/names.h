@@ -25,7 +25,9 @@ class Names {
   Names(const Heap& heap, const ImageFacts& facts)
       : heap_(heap),
         facts_(facts),
-        form_(facts.version() >= kTwoBitsSince ? PositionForm::kTwoBits : PositionForm::kSign) {}
+        form_(facts.version() >= kTwoBitsSince ? PositionForm::kTwoBits
+              : facts.is_before(8)             ? PositionForm::kSignFromZero
+                                               : PositionForm::kSign) {}
 
   // Fills in the names: of optimised code and the functions inlined there, and of the bytecodes of baseline code.
   void fill(CompiledCode& code);
@@ -48,6 +50,7 @@ class Names {
 
   void fill_optimized(CompiledCode& code);
   void fill_baseline(CompiledCode& code);
+  [[nodiscard]] std::vector<std::byte> all_bytecodes(Tagged bytecodes) const;  // empty: not readable
   [[nodiscard]] Tagged baseline_bytecodes(const CompiledCode& code) const;
   [[nodiscard]] std::uint32_t function_of(Tagged shared);
   // The function of an object of JavaScript, or of what it shares, if it has these bytecodes. The collector moves young

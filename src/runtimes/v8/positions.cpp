@@ -42,7 +42,7 @@ std::optional<std::vector<SourcePosition>> read_positions(std::span<const std::b
   constexpr std::int64_t kFarthest = 0x7fff'ffff;
   std::vector<SourcePosition> found;
   Numbers numbers(table);
-  std::int64_t code = -1, raw = 0;
+  std::int64_t code = form == PositionForm::kSignFromZero ? 0 : -1, raw = 0;
   while (!numbers.at_end()) {
     const auto by = numbers.next(), raw_by = numbers.next();
     if (!by || !raw_by || *by > std::uint64_t{kFarthest} * 4) return std::nullopt;

@@ -48,6 +48,9 @@ std::vector<std::uint32_t> calls_of(ByteView code, std::uint64_t address, std::o
   return calls;
 }
 
+// Kinds up to this one are builtins and stubs (code-kind.h), which may stand in no frame.
+constexpr std::uint32_t kLastOfOthers = 2;
+
 bool is_frame_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRbp, 16); }
 
 }  // namespace
@@ -135,7 +138,7 @@ std::shared_ptr<const Description> described(std::vector<std::byte> code, std::u
 }  // namespace
 
 CompiledCode::CompiledCode(const CodeObject& object, std::vector<std::byte> code, bool is_function, bool is_baseline)
-    : Code(object.begin, object.end - object.begin, nullptr, true),
+    : Code(object.begin, object.end - object.begin, nullptr, object.kind > kLastOfOthers),
       object_(object),
       is_function_(is_function),
       code_(std::move(code)) {

@@ -52,7 +52,9 @@ class Code : public Method {
 class BuiltinCode final : public Code {
  public:
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias)
-      : BuiltinCode(file, builtin, bias, builtin.name.find("InterpreterEnterAt") != std::string::npos) {}
+      : BuiltinCode(file, builtin, bias,
+                    builtin.name.find("InterpreterEnterAt") != std::string::npos ||
+                        builtin.name.starts_with("InterpreterEnterBytecode")) {}
   bool interprets() const override { return interprets_; }
   // C++ enters JavaScript and WebAssembly by these (execution.cc, Invoke; Execution::CallWasm).
   bool may_be_outermost(std::uint64_t /*address*/) const override { return enters_; }

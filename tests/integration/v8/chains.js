@@ -23,7 +23,7 @@ class Shape {
   constructor(n) { this.n = n; this.area = this.inner(n); }
   inner(n) { return spread(n) * 2; }
   get size() {
-    return new Shape(this.n ?? 1).area;
+    return new Shape(this.n === undefined ? 1 : this.n).area;
   }
   static of(n) { return Object.create(Shape.prototype, { n: { value: n } }).size; }
 }
@@ -73,7 +73,7 @@ function work() {
   return sum;
 }
 
-const seconds = Number(process.argv[3] ?? 1);
+const seconds = Number(process.argv[3] || 1);
 const used = () => process.cpuUsage().user / 1e6;
 const end = used() + seconds;
 while (used() < end) work();

