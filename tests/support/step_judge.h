@@ -330,6 +330,9 @@ class StepJudge {
     };
     if (!call.in_register) {
       if (kind == Kind::kPop && before.rsp == call.slot) return call.in_register = true;
+      // `pop [rsp]` moves it up by a word, over the argument that was there.
+      if (kind == Kind::kMove && before.rsp == call.slot && after.rsp == call.slot + 8 && is_on_top())
+        call.slot = after.rsp, call.sp = after.rsp + 8;
       // It may also have been copied below more arguments, for the function that is jumped to.
       if (kind == Kind::kJump && after.rsp != call.slot && is_on_top() && function(before.rip) != function(after.rip))
         call.slot = after.rsp, call.sp = after.rsp + 8;
