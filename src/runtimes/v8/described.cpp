@@ -105,12 +105,14 @@ Expected<Description> describe_code(ByteView code, std::uint64_t address, bool c
   return found;
 }
 
-// As if the frame were set up right in front of that. (What is in memory there is something else and must not be read.)
-Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address, std::size_t from) {
-  constexpr std::array kSetUp = {std::byte{0x55}, std::byte{0x48}, std::byte{0x89}, std::byte{0xe5}};
-  const std::size_t shift = kSetUp.size();
+namespace {
+
+// As if `front` were done right in front of that. (What is in memory there is something else and must not be read.)
+Expected<Description> describe_behind(std::span<const std::byte> front, std::vector<std::byte> code,
+                                      std::uint64_t address, std::size_t from) {
+  const std::size_t shift = front.size();
   code.erase(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(from));
-  code.insert(code.begin(), kSetUp.begin(), kSetUp.end());
+  code.insert(code.begin(), front.begin(), front.end());
   auto found = describe_code({code.data(), code.size()}, address + from - shift, false, {});
   if (!found) return found;
   std::vector<FrameRow> rows;
@@ -128,6 +130,18 @@ Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t
     stretch.end = static_cast<std::uint32_t>(stretch.end + from - shift);
   }
   return found;
+}
+
+}  // namespace
+
+Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address, std::size_t from) {
+  constexpr std::array kSetUp = {std::byte{0x55}, std::byte{0x48}, std::byte{0x89}, std::byte{0xe5}};
+  return describe_behind(kSetUp, std::move(code), address, from);
+}
+
+Expected<Description> describe_pushed(std::vector<std::byte> code, std::uint64_t address) {
+  constexpr std::array kPush = {std::byte{0x6a}, std::byte{0}};
+  return describe_behind(kPush, std::move(code), address, 0);
 }
 
 Expected<Description> describe_continuation(ByteView code, std::uint64_t address) {

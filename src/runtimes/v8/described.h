@@ -24,6 +24,9 @@ namespace windlass::runtimes::v8 {
 [[nodiscard]] Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address,
                                                     std::size_t from);
 
+// Of code that is entered with a word on top of the return address.
+[[nodiscard]] Expected<Description> describe_pushed(std::vector<std::byte> code, std::uint64_t address);
+
 // Of the builtins by which a builtin goes on whose caller was optimised code that is left for good
 // (Builtins_ContinueToJavaScriptBuiltinWithResult and others; v8/v8, Generate_ContinueToBuiltinHelper). The deoptimiser
 // has made their frame. They are returned to at their first instruction, load the caller's frame pointer

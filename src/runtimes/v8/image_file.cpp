@@ -23,6 +23,17 @@ bool saves_for_c(ByteView code, std::uint64_t address) {
   return !line.failed() && saved == 4;
 }
 
+Expected<Description> describe_builtin(ByteView code, std::uint64_t address, BuiltinFrame frame,
+                                       const std::function<bool(std::uint64_t, void*, std::size_t)>& read) {
+  const auto copy = [&] { return std::vector(code.data(), code.data() + code.size()); };
+  switch (frame) {
+    case BuiltinFrame::kThere: return describe_framed(copy(), address, 0);
+    case BuiltinFrame::kContinued: return describe_continuation(code, address);
+    case BuiltinFrame::kPushed: return describe_pushed(copy(), address);
+    default: return describe_code(code, address, saves_for_c(code, address), read);
+  }
+}
+
 }  // namespace
 
 Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file, bool builtins_only) {
@@ -124,11 +135,7 @@ std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builti
     if (bytes) std::memcpy(to, bytes->data(), size);
     return bytes.has_value();
   };
-  auto description = frame == BuiltinFrame::kThere
-                         ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
-                     : frame == BuiltinFrame::kContinued
-                         ? describe_continuation(*code, builtin.begin)
-                         : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
+  auto description = describe_builtin(*code, builtin.begin, frame, read);
   const auto left = std::ranges::find(deoptimizing_, builtin.begin, [](const auto& it) { return it.builtin.begin; });
   if (description && left != deoptimizing_.end())
     left->code.describe(

@@ -16,9 +16,9 @@
 
 namespace windlass::runtimes::v8 {
 
-// Whose frame a builtin stands in at its first instruction: it makes one; one is there, which goes on; or one that the
-// deoptimiser has made (describe_continuation()).
-enum class BuiltinFrame : std::uint8_t { kOwn, kThere, kContinued };
+// Whose frame a builtin stands in at its first instruction: it makes one; one is there, which goes on; one that the
+// deoptimiser has made (describe_continuation()); or it makes one, and has a word on top of its return address.
+enum class BuiltinFrame : std::uint8_t { kOwn, kThere, kContinued, kPushed };
 
 // Thread-safe.
 class ImageFile {

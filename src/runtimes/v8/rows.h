@@ -71,6 +71,8 @@ class BuiltinCode final : public Code {
         enters_(file.facts().has_places_only() || is_entry(builtin.name)) {}
   static BuiltinFrame frame_of(std::string_view name, bool interprets) {
     if (name.starts_with("ContinueTo")) return BuiltinFrame::kContinued;
+    // The number of the function to compile (jump-table-assembler.cc, EmitLazyCompileJumpSlot).
+    if (name == "WasmCompileLazy") return BuiltinFrame::kPushed;
     return interprets || name == "BaselineLeaveFrame" ? BuiltinFrame::kThere : BuiltinFrame::kOwn;
   }
   static bool is_entry(std::string_view name) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -97,10 +98,8 @@ TEST(V8Rows, AJumpThatIsSkippedIsInFrontOfTheFrame) {
   EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0}), "b16");
 }
 
-// "b16 b16 -": the CFAs of a builtin's code at its offsets. Such code calls C++ with sp aligned.
-std::string builtin_cfas(const std::string& code, std::initializer_list<std::uint64_t> offsets) {
-  const auto description =
-      describe_code(ByteView(reinterpret_cast<const std::byte*>(code.data()), code.size()), kAt, false, {});
+// "b16 b16 -": the CFAs that are described at offsets.
+std::string described_cfas(const Expected<Description>& description, std::initializer_list<std::uint64_t> offsets) {
   EXPECT_TRUE(description);
   std::string text;
   for (const std::uint64_t offset : offsets) {
@@ -111,6 +110,11 @@ std::string builtin_cfas(const std::string& code, std::initializer_list<std::uin
                                            : (row->cfa.is_at(7) ? "s" : "b") + std::to_string(row->cfa.offset());
   }
   return text;
+}
+// Of a builtin's code. Such code calls C++ with sp aligned.
+std::string builtin_cfas(const std::string& code, std::initializer_list<std::uint64_t> offsets) {
+  const ByteView bytes(reinterpret_cast<const std::byte*>(code.data()), code.size());
+  return described_cfas(describe_code(bytes, kAt, false, {}), offsets);
 }
 const std::string kFrame("\x55\x48\x89\xe5", 4);  // push rbp; mov rbp, rsp
 const std::string kLeave("\x48\x89\xec\x5d\xc3", 5);
@@ -123,6 +127,14 @@ TEST(V8Rows, AnAlignedCallLeavesTheStackAsItIs) {
   const std::string front = kFrame + "\x55" + kKeepSp, behind = kCallAndBack + "\x5d\x90" + kLeave;
   EXPECT_EQ(builtin_cfas(front + kAlignSp + behind, {0, 4, 22, 26, 27, 28, 31, 32}), "s8 b16 b16 b16 b16 b16 b16 s8");
   EXPECT_EQ(builtin_cfas(front + behind, {0, 4, 18, 22, 23}), "s8 b16 b16 b16 -");
+}
+
+// As WasmCompileLazy: pop r15; shl r15, 32; push rbp; mov rbp, rsp; push 44; mov rsp, rbp; pop rbp; jmp r15
+TEST(V8Rows, AWordOnTopOfTheReturnAddressIsTakenOff) {
+  const std::string code("\x41\x5f\x49\xc1\xe7\x20\x55\x48\x89\xe5\x6a\x2c\x48\x89\xec\x5d\x41\xff\xe7", 19);
+  std::vector<std::byte> bytes(code.size());
+  std::memcpy(bytes.data(), code.data(), code.size());
+  EXPECT_EQ(described_cfas(describe_pushed(bytes, kAt), {0, 2, 6, 7, 10, 12, 15, 16}), "s16 s8 s8 s16 b16 b16 b16 s8");
 }
 
 // As CallFunction of V8 10: where the stack may have moved or not, two ways lead to the jump out of the code.
