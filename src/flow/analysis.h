@@ -91,8 +91,8 @@ bool gives_back(const CodeSource& source, CodeAddress pc, const Found& found, Se
   for (const RegisterEntry entry : found.row.registers)
     saves |= is_callee_saved(Machine::kArchitecture, entry.reg) && entry.rule.is(RegisterRule::kAtCfa);
   const auto same = [&found](const FrameRow& row) { return same_row(Machine::kArchitecture, row, found.row); };
-  return saves && found.way == Way::kReturn && !found.forgot && source.kind(pc.lookup()) != CodeKind::kGenerated &&
-         way_in_from_unknown_start(source, pc, search, work, same);
+  return saves && (found.way == Way::kReturn || found.way == Way::kTail) && !found.forgot &&
+         source.kind(pc.lookup()) != CodeKind::kGenerated && way_in_from_unknown_start(source, pc, search, work, same);
 }
 
 // What the ways out of and into the code at a pc come to.
@@ -118,6 +118,9 @@ class Analysis {
         {&A::odd_return_has_way_in,
          {Certainty::kLikely},
          "a way out and a way in find the return address in one place"},
+        {&A::tail_gives_back,
+         {Certainty::kLikely},
+         "by the way in, the jump out leaves this frame and gives back what was saved"},
         {&A::main_leads_here, {Certainty::kLikely}, "main has a caller, returns or not (ISO C 5.1.2.2.1)"},
         {&A::some_start_leads_here, {Certainty::kGuess}, "a function may start behind the end of another one"},
         {&A::halts_at_once, {.start = Start::kHalts}, "_start halts behind its last call (glibc's start.S)"},
@@ -197,6 +200,10 @@ class Analysis {
   // Helpers of generated code may change registers that functions preserve: PyPy's load the caller's rbp anew. That the
   // way out belongs to this function is said by the way in.
   bool odd_return_has_way_in() { return found_.way == Way::kOddReturn && !found_.forgot && has_way_in_of(found_.row); }
+  // A function may leave by jumps through pointers alone: methods that end by calling their base class.
+  bool tail_gives_back() {
+    return found_.way == Way::kTail && start_ == 0 && gives_back(source_, pc_, found_, search_, work_);
+  }
   // PyPy's helper for more memory returns to the loop that has called it. Without memory, the helper leaves the loop's
   // frame, too. That way alone keeps the calling convention: the loop's.
   bool odd_return_comes_first() {

@@ -203,6 +203,19 @@ TEST_F(SynthesisOnAStack, ATailCallBehindAnEpilogueIsAReturn) {
   EXPECT_TRUE(by_jump);
 }
 
+// As methods of GObject, which end by calling those of their base class.
+TEST_F(SynthesisOnAStack, AJumpThroughAPointerBehindAnEpilogueIsNoGuess) {
+  put(kCode, std::vector<std::uint8_t>(16, 0xcc));
+  put(kCode + 0x10, {0x53, 0x90, 0xe8, 0x20, 0, 0, 0, 0x5b, 0xff, 0xe0});  // push rbx; nop; call; pop rbx; jmp rax
+  word(kStack, kReturn);
+  start(kCode + 0x17, kStack - 8, 1, true);
+  expect_caller(kStack + 8, 1);
+  EXPECT_EQ(certainty, Certainty::kLikely);
+  put(kCode + 0x10, {0x90});  // saved by whom?
+  expect_caller(kStack + 8, 1);
+  EXPECT_EQ(certainty, Certainty::kGuess);
+}
+
 // PyPy's: code that its loops call takes the caller's rbp from an object. Where the function begins is not known.
 TEST_F(SynthesisOnAStack, AHelperThatChangesRbpHasItsCallerByBothWays) {
   generated = true;
