@@ -59,6 +59,27 @@ std::optional<std::int64_t> above_in_front(ByteView code, std::uint32_t at, cons
   return distance >= 0 ? std::optional<std::int64_t>(distance) : std::nullopt;
 }
 
+// A jump back, for which its loop's first instruction is taken to be like what stands behind. What was known before it.
+struct Back {
+  std::uint32_t target = 0, end = 0;
+  std::int64_t above = 0;
+  std::vector<Leaving> leaving;
+};
+
+// mov and others of a word that is addressed by rsp, but lea: a loop may be putting the return address there. Other
+// encodings (SSE, AVX) are taken for such.
+bool uses_word_by_sp(ByteView code, std::uint32_t at, std::uint32_t length) {
+  constexpr std::uint8_t kRexes = 0x40, kLea = 0x8d, kSib = 4, kSp = 4, kRexBase = 1;
+  const auto* bytes = code.u8() + at;
+  const bool has_rex = (bytes[0] & 0xf0) == kRexes;
+  const std::size_t opcode = has_rex ? 1 : 0;
+  constexpr std::array<std::uint8_t, 7> kOthers = {0x0f, 0x62, 0x66, 0xc4, 0xc5, 0xf2, 0xf3};
+  if (length > opcode && std::ranges::find(kOthers, bytes[opcode]) != kOthers.end()) return true;
+  if (length < opcode + 3 || bytes[opcode] == kLea) return false;
+  return (bytes[opcode + 1] & 7) == kSib && bytes[opcode + 1] < 0xc0 && (bytes[opcode + 2] & 7) == kSp &&
+         (!has_rex || (bytes[0] & kRexBase) == 0);
+}
+
 void add_leaving_rows(ByteView code, std::uint64_t address, Description& to) {
   using Kind = windlass::flow::StackEffect::Kind;
   const auto is_lost = [](const Unproved& stretch) {
@@ -77,16 +98,26 @@ void add_leaving_rows(ByteView code, std::uint64_t address, Description& to) {
     const Effects effects = is_lost(*stretch) ? effects_of(code, address, *stretch) : Effects();
     if (effects.empty() || effects.back().second.kind != Kind::kJump) continue;
     std::int64_t above = 0;
+    std::vector<Back> back;
     for (auto at = effects.rbegin(); at != effects.rend(); ++at) {
       const auto& [offset, effect] = *at;
       const bool jumps = effect.kind == Kind::kJump, branches = effect.kind == Kind::kBranch;
-      const auto in_front = jumps || branches ? above_at(effect.target) : above_in_front(code, offset, effect, above);
+      auto in_front = jumps || branches ? above_at(effect.target) : above_in_front(code, offset, effect, above);
+      const std::uint64_t target = effect.target - address;
+      if (!in_front && (jumps || branches) && target >= stretch->begin && target < offset) {
+        back.push_back({static_cast<std::uint32_t>(target), stretch->end, above, leaving});
+        in_front = above;
+      }
       if (!in_front || (branches && *in_front != above)) break;
+      if (!back.empty() && effect.kind == Kind::kNone && uses_word_by_sp(code, offset, effect.length)) break;
       above = *in_front;
       if (at == effects.rbegin() || leaving.back().above != above)
         leaving.push_back({offset, offset + effect.length, above});
       leaving.back().begin = stretch->end = offset;
+      const bool is_loop = !back.empty() && back.back().target == offset && back.back().above == above;
+      if (is_loop) back.pop_back();
     }
+    if (!back.empty()) leaving = std::move(back.front().leaving), stretch->end = back.front().end;
   }
   std::erase_if(to.unproved, [](const Unproved& stretch) { return stretch.begin == stretch.end; });
   for (const Leaving& it : leaving) to.rows.push_back(entry_row(it.begin, it.end, static_cast<std::int32_t>(it.above)));

@@ -129,6 +129,22 @@ TEST(V8Rows, AnAlignedCallLeavesTheStackAsItIs) {
   EXPECT_EQ(builtin_cfas(front + behind, {0, 4, 18, 22, 23}), "s8 b16 b16 b16 -");
 }
 
+// As CallVarargs: where arguments are put above the return address in a loop, in front of the jump out of the code.
+TEST(V8Rows, ALoopInFrontOfTheJumpOutOfTheCodeHasTheReturnAddressOnTop) {
+  // lea r10, [rcx * 8]; sub rsp, r10; xor r9d, r9d; 14: mov r10, [r8 + r9 * 8]; mov [rsp + r9 * 8], r10; inc r9
+  const std::string moves(
+      "\x4c\x8d\x14\xcd\0\0\0\0\x49\x2b\xe2\x45\x31\xc9\x4f\x8b\x14\xc8\x4e\x89\x14\xcc\x49\xff\xc1", 25);
+  // cmp r9, rax; jle 14; 30: lea r8, [rsp + rax * 8 + 8]
+  const std::string more("\x49\x39\xc1\x7e\xf0\x4c\x8d\x44\xc4\x08", 10);
+  // 35: mov [r8 + rcx * 8], r11; or mov [rsp + rcx * 8], r11; dec ecx; jne 35; jmp out
+  const std::string by_other("\x4d\x89\x1c\xc8", 4), by_sp("\x4c\x89\x1c\xcc", 4);
+  const std::string leaves("\xff\xc9\x75\xf8\xe9\0\1\0\0", 9);
+  EXPECT_EQ(builtin_cfas(moves + more + by_other + leaves, {0, 8, 11, 14, 18, 22, 28, 30, 35, 39, 41, 43}),
+            "s8 s8 - - - - - s8 s8 s8 s8 s8")
+      << "in the first loop it may not be there yet";
+  EXPECT_EQ(builtin_cfas(moves + more + by_sp + leaves, {0, 14, 30, 35, 39, 41, 43}), "s8 - - - - - s8");
+}
+
 // As WasmCompileLazy: pop r15; shl r15, 32; push rbp; mov rbp, rsp; push 44; mov rsp, rbp; pop rbp; jmp r15
 TEST(V8Rows, AWordOnTopOfTheReturnAddressIsTakenOff) {
   const std::string code("\x41\x5f\x49\xc1\xe7\x20\x55\x48\x89\xe5\x6a\x2c\x48\x89\xec\x5d\x41\xff\xe7", 19);
