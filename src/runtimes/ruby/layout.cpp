@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "formats/winx64/instruction_length.h"
@@ -67,21 +68,26 @@ Expected<std::uint64_t> find_symbols(const Memory& memory, std::uint64_t base) {
 
 // Ruby 3.3 does not export ruby_current_ec, but rb_errinfo(), which returns a field of that context. It reads the
 // variable by the general dynamic model (Drepper, "ELF Handling For Thread-Local Storage", 4.4.6): sub $8, %rsp; data16
-// lea INDEX(%rip), %rdi; data16 data16 rex.W call __tls_get_addr; mov (%rax), %rax.
+// lea INDEX(%rip), %rdi; data16 data16 rex.W call __tls_get_addr; mov (%rax), %rax. With frame pointers it begins with
+// push %rbp; mov %rsp, %rbp, and pop %rbp is in front of the load.
 std::optional<ThreadLocalSymbol> find_context(const Memory& memory, std::uint64_t base) {
   if (const auto exported = find_thread_local(memory, base, "ruby_current_ec")) return *exported;
-  constexpr std::size_t kIndex = 8, kCall = 12, kLoad = 20;
-  constexpr std::array<std::uint8_t, 8> kBegin = {0x48, 0x83, 0xec, 0x08, 0x66, 0x48, 0x8d, 0x3d};
-  constexpr std::array<std::uint8_t, 4> kCalls = {0x66, 0x66, 0x48, 0xe8};
+  using Four = std::array<std::uint8_t, 4>;
+  constexpr std::size_t kLea = 4, kIndex = 8, kCall = 12, kLoad = 20;
+  constexpr Four kPlain = {0x48, 0x83, 0xec, 0x08}, kFramed = {0x55, 0x48, 0x89, 0xe5};
+  constexpr Four kLeas = {0x66, 0x48, 0x8d, 0x3d}, kCalls = {0x66, 0x66, 0x48, 0xe8};
   constexpr std::array<std::uint8_t, 3> kLoads = {0x48, 0x8b, 0x00};
+  constexpr Four kPopAndLoad = {0x5d, 0x48, 0x8b, 0x00};
   const auto function = find_dynamic_symbol(memory, base, "rb_errinfo");
   if (!function) return std::nullopt;
   const std::uint64_t begin = skip_mark(memory, *function);
-  std::array<std::uint8_t, kLoad + kLoads.size()> code{};
-  if (!memory.read(begin, code.data(), code.size()) || !std::ranges::equal(kBegin, std::span(code).first(kIndex)) ||
-      !std::ranges::equal(kCalls, std::span(code).subspan(kCall, kCalls.size())) ||
-      !std::ranges::equal(kLoads, std::span(code).last(kLoads.size())))
-    return std::nullopt;
+  std::array<std::uint8_t, kLoad + kPopAndLoad.size()> code{};
+  if (!memory.read(begin, code.data(), code.size())) return std::nullopt;
+  const auto has = [&](std::size_t at, std::span<const std::uint8_t> bytes) {
+    return std::ranges::equal(bytes, std::span(code).subspan(at, bytes.size()));
+  };
+  const bool loads = (has(0, kPlain) && has(kLoad, kLoads)) || (has(0, kFramed) && has(kLoad, kPopAndLoad));
+  if (!loads || !has(kLea, kLeas) || !has(kCall, kCalls)) return std::nullopt;
   const std::uint64_t index = place_of(begin, code.data(), kIndex);
   const auto offset = read_value<std::uint64_t>(memory, index + sizeof(std::uint64_t));
   return offset ? std::optional(ThreadLocalSymbol{index, *offset}) : std::nullopt;

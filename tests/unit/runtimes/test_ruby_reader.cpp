@@ -231,6 +231,17 @@ TEST(RubyReader, FindsWhatLaterReleasesDoNotExport) {
   EXPECT_EQ(layout->interpreter.ruby.compiled_third, 0U);
   memory.put(kImage + 0xd00, std::uint64_t{0});
   EXPECT_EQ(read_layout(memory, kImage, kVersion)->interpreter.ruby.compiled_third, 5U) << "built with YJIT";
+  memory.put(kErrinfo + 4, std::uint32_t{0xe589'4855});  // push rbp; mov rbp, rsp
+  EXPECT_EQ(read_layout(memory, kImage, kVersion).error().code, ErrorCode::kUnsupported) << "does not pop it";
+  memory.put(kErrinfo + 24, std::uint32_t{0x00'8b48'5d});
+  const auto framed = read_layout(memory, kImage, kVersion);
+  ASSERT_TRUE(framed) << "built with frame pointers: " << framed.error().text();
+  EXPECT_EQ(framed->interpreter.ruby.module, kIndexAt);
+  EXPECT_EQ(framed->interpreter.ruby.context, 0x10U);
+  memory.put(kErrinfo + 4, std::uint32_t{0x08ec'8348});
+  EXPECT_EQ(read_layout(memory, kImage, kVersion).error().code, ErrorCode::kUnsupported) << "pops what it did not push";
+  memory.put(kErrinfo + 24, std::uint32_t{0x48'008b'48});
+  EXPECT_TRUE(read_layout(memory, kImage, kVersion));
   memory.put(kErrinfo + 16, std::uint32_t{0xe848'6690});
   EXPECT_EQ(read_layout(memory, kImage, kVersion).error().code, ErrorCode::kUnsupported) << "other code";
 }
