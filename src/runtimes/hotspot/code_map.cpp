@@ -61,6 +61,7 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   map.nmethod_osr_ = layout.field("nmethod", "_osr_entry_point");
   map.deopt_is_offset_ = !structs.offset("CompiledMethod", "_deopt_handler_begin");
   map.nmethod_deopt_ = layout.any_field({{"nmethod", "_deopt_handler_offset"},
+                                         {"nmethod", "_deopt_handler_entry_offset"},  // JDK 26
                                          {"nmethod", "_deoptimize_offset"},
                                          {"CompiledMethod", "_deopt_handler_begin"}});
   map.nmethod_pcs_ = layout.field("nmethod", "_scopes_pcs_offset");

@@ -108,6 +108,10 @@ class OfVersion {
     replace("CompiledMethod", "_scopes_data_begin", FIELD("nmethod", "_scopes_data_offset", Nmethod, scopes_offset));
     major_version = 25;
   }
+  static void make_jdk_26() {
+    replace("CompiledMethod", "_deopt_handler_begin",
+            FIELD("nmethod", "_deopt_handler_entry_offset", Nmethod, deopt_offset));
+  }
 
  private:
   const std::vector<Field> before_{std::begin(fields), std::end(fields)};
@@ -126,6 +130,12 @@ TEST_F(HotSpotReader, TellsTheSameOfJdk8) {
   OfVersion::make_jdk_8();
   expect_rows_names_and_lines(memory_);
   major_version = 17;
+}
+
+TEST_F(HotSpotReader, TellsTheSameOfJdk26) {
+  const OfVersion version;
+  OfVersion::make_jdk_26();
+  expect_rows_names_and_lines(memory_);
 }
 
 // A method of the class archive is entered by a jump there.
