@@ -11,7 +11,7 @@
 namespace windlass::runtimes::sbcl {
 namespace {
 
-constexpr std::uint64_t kNil = 0x50000117, kT = 0x5000012f;
+constexpr std::uint64_t kNil = 0x50000117;  // SBCL 2.6 puts it anywhere
 constexpr std::uint8_t kSymbol = 0x2d, kBaseString = 0xe1, kCharacterString = 0xe5;
 constexpr std::size_t kLongestName = 512;
 constexpr unsigned kDeepest = 6, kMostObjects = 64;
@@ -19,13 +19,13 @@ constexpr unsigned kDeepest = 6, kMostObjects = 64;
 // Reads objects, and writes them as SBCL's print_entry_name() does (src/runtime/backtrace.c).
 class Printer {
  public:
-  Printer(const Memory& memory, const Layout& layout) : memory_(memory), packages_(layout.packages) {}
+  Printer(const Memory& memory, const Layout& layout, bool header_has_package)
+      : memory_(memory), packages_(layout.packages), header_has_package_(header_has_package) {}
 
   // False: there is something that no name has, or too much of it.
   bool print(std::uint64_t object, unsigned depth = 0) {
     if (++objects_ > kMostObjects || depth > kDeepest || text_.size() > kLongestName) return false;
-    if (object == kNil) return add("NIL");
-    if (object == kT) return add("T");
+    if (is_nil(object)) return add("NIL");
     if ((object & 1) == 0) return add(std::to_string(static_cast<std::int64_t>(object) >> 1));
     if ((object & kTagMask) == kListTag) return print_list(object, depth);
     if ((object & kTagMask) != kObjectTag) return false;
@@ -39,6 +39,13 @@ class Printer {
 
  private:
   std::optional<std::uint64_t> word(std::uint64_t at) const { return read_value<std::uint64_t>(memory_, at); }
+  // NIL is a list, too, and its first and its rest are itself.
+  bool is_nil(std::uint64_t object) const {
+    if (object == kNil) return true;
+    if ((object & kTagMask) != kListTag) return false;
+    const auto cell = read_value<std::array<std::uint64_t, 2>>(memory_, object - kListTag);
+    return cell && (*cell)[0] == object && (*cell)[1] == object;
+  }
   bool add(std::string_view text) {
     text_ += text;
     return true;
@@ -46,7 +53,7 @@ class Printer {
 
   bool print_list(std::uint64_t list, unsigned depth) {
     text_ += '(';
-    for (bool first = true; list != kNil; first = false) {
+    for (bool first = true; !is_nil(list); first = false) {
       std::array<std::uint64_t, 2> cell{};
       if ((list & kTagMask) != kListTag || !memory_.read(list - kListTag, cell.data(), sizeof cell)) return false;
       if (!first) text_ += ' ';
@@ -56,14 +63,15 @@ class Printer {
     return add(")");
   }
 
-  // The name's word has the number of the package in its high 16 bits.
+  // The number of the package is in the high 16 bits of the name's word, or behind the kind in the header.
   bool print_symbol(std::uint64_t symbol) {
     constexpr std::uint64_t kName = 40;
     constexpr int kPackageShift = 48;
     const auto name = word(symbol + kName);
     const auto text = name ? string_at(*name & ((std::uint64_t{1} << kPackageShift) - 1)) : std::nullopt;
     if (!text) return false;
-    const std::string package = package_name(*name >> kPackageShift);
+    const std::uint64_t number = header_has_package_ ? word(symbol).value_or(0) >> 8 & 0xffff : *name >> kPackageShift;
+    const std::string package = package_name(number);
     if (package == "KEYWORD")
       text_ += ':';
     else if (!package.empty() && package != "COMMON-LISP")
@@ -105,6 +113,7 @@ class Printer {
 
   const Memory& memory_;
   std::uint64_t packages_;
+  bool header_has_package_;
   std::string text_;
   unsigned objects_ = 0;
 };
@@ -112,8 +121,9 @@ class Printer {
 }  // namespace
 
 std::string name_of(const Memory& memory, const Layout& layout, const Function& function) {
+  if (function.name == 0) return {};
   const auto name = read_value<std::uint64_t>(memory, function.name);
-  Printer printer(memory, layout);
+  Printer printer(memory, layout, function.is_apart);
   return name && printer.print(*name) ? printer.take() : std::string();
 }
 

@@ -68,6 +68,50 @@ TEST(SbclReader, NamesAreAsLispPrintsThem) {
   EXPECT_EQ(machine.name(fake::kFunction), "L\u00fc");
 }
 
+// SBCL 2.5 and 2.6: the fixups stand before the debug information, which has what the functions are called. The header
+// of a symbol has its package. 2.6 puts NIL anywhere.
+TEST(SbclReader, LaterReleasesHaveNamesInTheDebugInformation) {
+  constexpr std::uint64_t kDebug = fake::kBase + 1024, kNil = fake::kBase + 1280 + 7, kFields = 5;
+  constexpr std::uint64_t kFields13 = std::uint64_t{13} << 10 | 0x39;
+  const Machine machine;
+  fake::FakeMemory& memory = *machine.memory;
+  memory.put(fake::kObject + 16, std::uint64_t{2 * 411}), memory.put(fake::kObject + 24, kDebug + 3);
+  memory.put(kDebug, kFields13);
+  memory.put(kDebug + 8 + kFields * 8, fake::kSymbol + 15), memory.put(kDebug + 8 + (kFields + 4) * 8, fake::kList + 7);
+  memory.put(fake::kObject + 4 * 8, std::uint64_t{2}), memory.put(fake::kObject + 8 * 8, std::uint64_t{4});
+  memory.put(fake::kSymbol, std::uint64_t{0x4600'0100 | fake::kSymbolKind});
+  memory.put(fake::kSymbol + 40, fake::kStrings + 32 + 15);
+  memory.put(fake::kList + 40, kNil), memory.put(kNil - 7, kNil), memory.put(kNil + 1, kNil);
+  EXPECT_EQ(machine.name(fake::kFunction), "SB-IMPL::FIND");
+  EXPECT_EQ(machine.name(fake::kOther), "(SETF SB-IMPL::FIND 7)");
+  memory.put(kNil + 1, std::uint64_t{0});
+  EXPECT_EQ(machine.name(fake::kOther), "") << "a list that does not end in NIL";
+  memory.put(kNil + 1, kNil);
+  memory.put(kDebug, kFields13 - (4 << 10));
+  EXPECT_EQ(machine.name(fake::kFunction), "SB-IMPL::FIND");
+  EXPECT_EQ(machine.name(fake::kOther), "") << "behind the information";
+  memory.put(kDebug, kFields13 - 1);
+  EXPECT_EQ(machine.name(fake::kFunction), "") << "no instance";
+  EXPECT_EQ(machine.begin(fake::kFunction), fake::kText) << "its frames are known all the same";
+}
+
+// Its constants alone may be fewer than a function of 2.2.9 has.
+TEST(SbclReader, LaterReleasesNeedNoConstants) {
+  const auto begins = [](std::uint64_t fixups, std::uint64_t debug) {
+    const Machine machine;
+    constexpr std::uint64_t kSize = fake::kObject + fake::kObjectSize - (fake::kText - 32);
+    constexpr std::uint64_t kObject = fake::kText - 32;
+    fake::FakeMemory& memory = *machine.memory;
+    memory.put(kObject, (kSize / 8) << 32 | fake::kCodeKind), memory.put(kObject + 8, std::uint64_t{32});
+    memory.put(kObject + 16, fixups), memory.put(kObject + 24, debug);
+    for (const std::uint64_t at : {fake::kFirst, fake::kSecond})
+      memory.put(fake::kText + at, (32 + at) / 8 << 8 | fake::kFunctionKind);
+    return machine.begin(fake::kFunction);
+  };
+  EXPECT_EQ(begins(2 * 411, fake::kBase + 3), fake::kText);
+  EXPECT_EQ(begins(fake::kBase + 3, 2 * 411), 0U) << "2.2.9's has four of each function";
+}
+
 TEST(SbclReader, FramesAreThoseOfTheFramePointer) {
   const Machine machine;
   const auto body = machine.row(fake::kFunction + 3);
