@@ -4,6 +4,7 @@
 
 #include "flow/stack_effect.h"
 #include "walk/code_answers.h"
+#include "walk/code_memo.h"
 #include "walk/steady_step.h"
 #include "walk/step_context.h"
 
@@ -212,9 +213,7 @@ bool by_way_in(const StepContext& context, Step& step) {
 
 }  // namespace
 
-// Generated code that leaves by jumps alone has the frame of what it jumps to now.
-bool by_present_jump(const StepContext& context, Step& step) {
-  if (!context.in_generated_code() || context.module->is_exact()) return false;
+static bool follow_present_jump(const StepContext& context, Step& step) {
   const auto found = follow_present_code(context);
   if (!found || found->start != flow::Start::kNone || found->certainty == flow::Certainty::kGuess) return false;
   Step trial;
@@ -224,6 +223,19 @@ bool by_present_jump(const StepContext& context, Step& step) {
   if (trial.certainty > FrameCertainty::kChecked) return false;
   step = trial;
   return true;
+}
+
+// Generated code that leaves by jumps alone has the frame of what it jumps to now.
+bool by_present_jump(const StepContext& context, Step& step) {
+  if (!context.in_generated_code() || context.module->is_exact()) return false;
+  const KeptCode& code = context.module->kept_code();
+  if (code.memo == nullptr) return follow_present_jump(context, step);
+  VainTries& vain = code.memo->vain_tries();
+  const CodePlace at{code.code, context.frame.pc().lookup() - code.bias};
+  if (!vain.is_due(at)) return false;
+  const bool found = follow_present_jump(context, step);
+  vain.note(at, found);
+  return found;
 }
 
 bool by_synthesis(const StepContext& context, Step& step) {

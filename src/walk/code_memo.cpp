@@ -291,7 +291,7 @@ CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const f
     refused_ = true;
     holds_ = false;
     CodeAnswer none;
-    none.error = {ErrorCode::kLimit, "no time is left to follow code", pc, 0};
+    none.error = {ErrorCode::kLimit, kNoTime, pc, 0};
     return none;
   }
   ++followed_;

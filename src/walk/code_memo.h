@@ -16,6 +16,7 @@
 
 #include "flow/synthesis.h"
 #include "walk/function_memo.h"
+#include "walk/vain_tries.h"
 
 namespace windlass::walk {
 
@@ -92,6 +93,16 @@ class CodeMemo {
   [[nodiscard]] bool was_refused() const { return refused_; }
   // The whole functions that are kept beside.
   [[nodiscard]] FunctionMemo& functions() { return functions_; }
+  // Where code is followed by the registers of the moment, which cannot be kept.
+  [[nodiscard]] VainTries& vain_tries() { return vain_tries_; }
+  // What follow() gives, within the limit's time.
+  [[nodiscard]] Expected<flow::Synthesis> follow_unkept(FunctionRef<Expected<flow::Synthesis>()> follow) {
+    if (limit_ != nullptr && !limit_->begin()) return fail(ErrorCode::kLimit, kNoTime, 0);
+    ++followed_;
+    auto found = follow();
+    if (limit_ != nullptr) limit_->end();
+    return found;
+  }
   // How often code was followed, and how often it need not be.
   [[nodiscard]] std::uint64_t followed() const { return followed_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
@@ -99,6 +110,7 @@ class CodeMemo {
   void clear();
 
  private:
+  static constexpr const char* kNoTime = "no time is left to follow code";
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   // Code that leads to where nothing is known to be mapped may lead on later. So may code that could not be read.
   static constexpr std::uint64_t kTentativeNs = 10'000'000'000;
@@ -163,6 +175,7 @@ class CodeMemo {
   std::vector<FrameRow> rows_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> row_numbers_;  // by digest
   FunctionMemo functions_;
+  VainTries vain_tries_;
   Limit* limit_ = nullptr;
   Listener* listener_ = nullptr;
   std::vector<Asked> asked_;

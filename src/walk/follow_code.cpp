@@ -73,7 +73,9 @@ Expected<flow::Synthesis> follow_present_code(const StepContext& context) {
     };
     flow::CodeSource present = source;
     present.register_value = value;
-    return flow::synthesize(present, context.frame.pc(), *context.scratch.synthesis);
+    const auto follow = [&] { return flow::synthesize(present, context.frame.pc(), *context.scratch.synthesis); };
+    CodeMemo* const memo = context.module->kept_code().memo;
+    return memo != nullptr ? memo->follow_unkept(follow) : follow();
   });
 }
 

@@ -160,6 +160,49 @@ TEST_F(CodeMemoTest, WithoutTimeOnlyWhatIsKnownIsFound) {
   EXPECT_EQ(time.used, 2u);
 }
 
+TEST_F(CodeMemoTest, WhatCannotBeKeptTakesOfTheSameTime) {
+  struct Time final : CodeMemo::Limit {
+    bool begin() override { return left != 0; }
+    void end() override { --left; }
+    unsigned left = 2;
+  } time;
+  unsigned tries = 0;
+  const auto follow = [&]() -> Expected<flow::Synthesis> {
+    ++tries;
+    return flow::Synthesis{};
+  };
+  EXPECT_TRUE(memo_.follow_unkept(follow)) << "nobody limits it";
+  memo_.set_limit(time);
+  for (unsigned i = 0; i < 5; ++i) {
+    const bool found = static_cast<bool>(memo_.follow_unkept(follow));
+    EXPECT_EQ(found, i < 2) << i;
+  }
+  EXPECT_EQ(tries, 3u);
+  EXPECT_EQ(memo_.follow_unkept(follow).error().code, ErrorCode::kLimit);
+}
+
+TEST(VainTries, APageWhereNothingWasFoundIsSeldomTried) {
+  VainTries vain;
+  const auto tries = [&](const CodePlace& at, unsigned times, bool finds) {
+    unsigned due = 0;
+    for (unsigned i = 0; i < times; ++i) {
+      if (!vain.is_due(at)) continue;
+      ++due;
+      vain.note(at, finds);
+    }
+    return due;
+  };
+  const CodePlace place{1, 0x5000}, same_page{1, 0x5fff}, next_page{1, 0x6000}, other_code{2, 0x5000};
+  EXPECT_EQ(tries(place, 15, false), 15u);
+  EXPECT_EQ(tries(place, 1, true), 1u) << "one that was found: counted anew";
+  EXPECT_EQ(tries(place, 16, false), 16u);
+  EXPECT_EQ(tries(same_page, 1600, false), 100u) << "one of 16";
+  EXPECT_EQ(tries(next_page, 16, false), 16u);
+  EXPECT_EQ(tries(other_code, 16, false), 16u);
+  EXPECT_EQ(tries(place, 16, true), 1u) << "the sixteenth, which finds something";
+  EXPECT_EQ(tries(place, 100, true), 100u) << "it has become of use";
+}
+
 TEST_F(CodeMemoTest, WhatIsUsedStaysWhereThereIsTooMuch) {
   for (std::uint64_t pc = 0; pc < 2 * CodeMemo::kMaxEntries; ++pc) {
     (void)ask(0x10000 + pc, 32);
