@@ -282,6 +282,8 @@ bool by_synthesis(const StepContext& context, Step& step) {
     }
   }
   if (!accept(context, trial)) return false;
+  const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
+  if (!certain && leads_to_other_stack(context, trial)) return false;
   if (trial.status.ok()) judge(context, *found, trial);
   if (trial.certainty == FrameCertainty::kGuessed &&
       (by_pointed_frame_alone(context, *found, step) || by_entered_frame(context, step) ||

@@ -103,6 +103,26 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
   return moved <= kMaxFrameSize && (foreign || flow::may_be_return_address(source, trial.caller.pc().value()));
 }
 
+bool leads_to_other_stack(const StepContext& context, const Step& trial) {
+  return trial.status.ok() && lowest_sp(context.frame.registers, trial.caller) - context.lowest() > kMaxFrameSize;
+}
+
+bool returns_to_other_stack(const StepContext& context, const FrameRow& row, Step& trial,
+                            const flow::CodeSource& source) {
+  const Frame& frame = context.frame;
+  const Architecture architecture = frame.registers.architecture();
+  const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
+  const RegisterNumber fp = Registers::fp_number(architecture);
+  const bool by_record = architecture == Architecture::kX86_64 && frame.pc().is_return_address() &&
+                         frame.origin == FrameOrigin::kCfi && frame.certainty == FrameCertainty::kDescribed &&
+                         row.cfa == CfaRule::at(fp, 2 * word) && row.return_address == RegisterRule::at_cfa(-word);
+  if (!by_record || context.in_generated_code() || !leads_to_other_stack(context, trial)) return false;
+  const Module* to = trial.find_module(context.space, context.scratch, false);
+  return accept(context, trial) && to == context.module &&
+         lowest_sp(frame.registers, trial.caller) > context.lowest() &&
+         flow::may_be_return_address(source, trial.caller.pc().value());
+}
+
 namespace {
 
 // Is the frame record at `at` where a caller's frame pointer and pc were saved?

@@ -55,6 +55,15 @@ enum class Trust : bool { kNone, kFull };
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
                               const flow::CodeSource& source);
 
+// Is the caller farther away than a frame can be large?
+[[nodiscard]] bool leads_to_other_stack(const StepContext& context, const Step& trial);
+
+// Code without unwind information that has replaced the stack, and returns by the frame pointer to what has called it
+// on the old one (SBCL's call into Lisp in the main thread). Only where unwind information has given the frame pointer,
+// and within one file. The way out must be certain, which is not asked here.
+[[nodiscard]] bool returns_to_other_stack(const StepContext& context, const FrameRow& row, Step& trial,
+                                          const flow::CodeSource& source);
+
 // Could the frame pointer point to a frame record: is what it leads to a caller?
 [[nodiscard]] bool points_to_frame(const StepContext& context);
 
@@ -111,7 +120,7 @@ auto with_code(const StepContext& context, Use&& use) {
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
     context.scratch.register_lost |= trial.status.end == WalkEnd::kLost;
     if (trial.status.end == WalkEnd::kComplete && context.in_generated_code()) return false;
-    return believable(context, row, trial, *self);
+    return believable(context, row, trial, *self) || returns_to_other_stack(context, row, trial, *self);
   };
   const auto has_caller = [&](const FrameRow& row) {
     Step trial;
