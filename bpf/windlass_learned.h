@@ -113,21 +113,38 @@ WL_GLOBAL int wl_step_learned(struct wl_unwind* u, __u64 pc) {
 
 #ifndef WL_TARGET_A64
 
-/* Has the agent checked this return address with the step in u->room.steady, or need it not? */
-WL_GLOBAL int wl_is_checked_call(struct wl_unwind* u, __u64 pc, __u64 caller) {
-  if (!u || !caller) return 0;
+/* Has the agent checked the return address that `word` stands for with the step in u->room.steady? */
+WL_GLOBAL int wl_has_caller(struct wl_unwind* u, __u64 pc, __u64 word) {
+  if (!u || !word) return 0;
   const struct wl_steady* step = &u->room.steady;
-  if (step->callers[0] == WL_ANY_CALLER) return wl_is_return_address(u, caller);
   for (__u32 i = 0; i < WL_STEADY_CALLERS; i++) {
-    if (step->callers[i] == caller) return 1;
+    if (step->callers[i] == word) return 1;
   }
   struct wl_learned_key key = {
       .pc = pc,
-      .epoch = caller,
+      .epoch = word,
       .tgid = u->tgid,
       .kind = WL_LEARNED_CALL | u->cursor.exact,
   };
-  return wl_recall_key(u, &key) && ((const struct wl_steady*)&u->learned)->epoch == u->epoch;
+  return wl_recall_key(u, &key) && ((const struct wl_steady*)&u->learned)->guard == u->epoch;
+}
+
+/* Has it checked this return address, or need it not? */
+WL_GLOBAL int wl_is_checked_call(struct wl_unwind* u, __u64 pc, __u64 caller) {
+  if (!u || !caller) return 0;
+  __u64 guard = u->room.steady.guard;
+  if (u->room.steady.callers[0] == WL_ANY_CALLER) return wl_is_return_address(u, caller);
+  if (wl_has_caller(u, pc, wl_caller_word(caller, 0, guard))) return 1;
+  if (wl_read(&u->env, &u->room.value, 8, caller - 8)) return 0;
+  return wl_has_caller(u, pc, wl_caller_word(caller, u->room.value, guard));
+}
+
+/* Is the code at the pc what it was when the step in u->room.steady was checked? */
+WL_INLINE int wl_is_same_code(struct wl_unwind* u) {
+  if (!u->room.steady.guard) return 1;
+  __u64* words = (__u64*)&u->learned; /* that is in u->room.steady now */
+  if (wl_read(&u->env, words, WL_GUARD_WORDS * 8, u->cursor.regs[WL_PC] - WL_GUARD_BEFORE)) return 0;
+  return wl_code_guard(words) == u->room.steady.guard;
 }
 
 /* Is the frame at hand laid out as the step in u->room.steady says, with its CFA at `cfa`? */
@@ -149,7 +166,8 @@ WL_GLOBAL int wl_has_word(struct wl_unwind* u) {
   if (wl_read(&u->env, &u->room.value, 8, u->cursor.regs[WL_SP] + step->word_at)) return 0;
   __u64 value = u->room.value;
   if (kind == WL_WORD_ZERO) return value == 0;
-  return value != 0 && (__s64)value > 0 && !wl_is_return_address(u, value);
+  if ((__s64)value < 0) return 1; /* wl_find_mapping() takes none of these */
+  return value != 0 && !wl_is_return_address(u, value);
 }
 
 #endif
@@ -165,7 +183,7 @@ WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
   struct wl_steady* step = &u->room.steady;
   __builtin_memcpy(step, &u->learned, sizeof *step);
   __u32 certainty = step->certainty;
-  if (!wl_has_word(u)) return WL_END_NO_ROW;
+  if (!wl_is_same_code(u) || !wl_has_word(u)) return WL_END_NO_ROW;
   if (step->rule.ra_kind == WL_REG_UNDEFINED)
     return step->from_fp && (!WL_VALID(&u->cursor, WL_FP) || u->cursor.regs[WL_FP]) ? WL_END_NO_ROW : WL_END_COMPLETE;
   __u32 reg = step->rule.cfa_reg;
@@ -178,7 +196,7 @@ WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
   if (wl_apply(u, &u->rule, WL_NO_XREG, pc) != WL_CONTINUE) return WL_END_NO_ROW;
   if (u->cursor.regs[WL_PC] != caller) return WL_END_BAD_FRAME_POINTER; /* another thread has written there */
   if (u->certainty < certainty) u->certainty = certainty;
-  u->steps |= WL_STEPS_CHECKED;
+  if (u->generated != WL_GENERATED_NOW) u->steps |= WL_STEPS_CHECKED;
   return WL_CONTINUE;
 #endif
 }

@@ -22,8 +22,7 @@ struct wl_learned_key {
 #define WL_LEARNED_HEAP 4u  /* A struct wl_code_heap stands in the lesson's place. */
 #define WL_LEARNED_LARGE 8u /* With WL_LEARNED_BLOCK alone: the block's places are pieces of several bytes. */
 #define WL_LEARNED_STEP 16u /* A struct wl_steady stands in the lesson's place. */
-#define WL_LEARNED_CALL \
-  32u /* The same. The key has the return address in the epoch's place, and the value the epoch. */
+#define WL_LEARNED_CALL 32u /* The same, with wl_caller_word() for the epoch, and the epoch in the value. */
 #define WL_LEARNED_BLOCK_BYTES 64u
 #define WL_LEARNED_LARGE_BYTES 512u
 #define WL_LEARNED_PIECE_SHIFT 3 /* Of a large block. */
@@ -74,14 +73,15 @@ struct wl_code_heap {
 /* A step from code without rows that the agent has checked. It holds for a frame with the same return address, whose
  * CFA is as far above rsp and rbp. A word of the stack must be no return address, if the agent has looked for one there
  * first. Return addresses that have no room here have elements of their own. A step that the code itself proves holds
- * for every return address behind a call. */
+ * for every return address behind a call. Code that was made at run time may change: a step from such code has a guard,
+ * and is never taught for every return address. */
 #define WL_STEADY_CALLERS 3
 #define WL_ANY_CALLER (~0ull) /* callers[0] */
 struct wl_steady {
   struct wl_rule rule;              /* Its return address may be undefined: then the frame is the outermost one. */
   __s32 from_sp, from_fp;           /* 0: it does not matter. Of an outermost frame, from_fp: rbp is 0. */
-  __u64 epoch;                      /* WL_LEARNED_CALL: as in other keys. */
-  __u64 callers[WL_STEADY_CALLERS]; /* Return addresses; 0: none. */
+  __u64 guard;                      /* wl_code_guard(); 0: the code stays. WL_LEARNED_CALL: as keys have the epoch. */
+  __u64 callers[WL_STEADY_CALLERS]; /* wl_caller_word()s; 0: none. */
   __s32 word_at;                    /* Above rsp. */
   __u32 word;                       /* WL_WORD_* */
   __u32 certainty;                  /* wl_certainty */
@@ -90,6 +90,25 @@ struct wl_steady {
 #define WL_WORD_ANY 0u
 #define WL_WORD_ZERO 1u  /* It is 0. */
 #define WL_WORD_OTHER 2u /* It is neither 0 nor a return address. */
+
+/* Of the code around a pc, from WL_GUARD_BEFORE bytes before it on. Never 0. */
+#define WL_GUARD_BEFORE 8u
+#define WL_GUARD_WORDS 4u
+static inline __attribute__((always_inline, unused)) __u64 wl_code_guard(const __u64* words) {
+  __u64 sum = 0;
+  for (__u32 i = 0; i < WL_GUARD_WORDS; i++) {
+    sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ull;
+    sum ^= sum >> 29;
+  }
+  return sum | 1;
+}
+
+/* What stands for a return address in a step with this guard. `call`: the 8 bytes before the address, if that code may
+ * change; else 0. */
+static inline __attribute__((always_inline, unused)) __u64 wl_caller_word(__u64 caller, __u64 call, __u64 guard) {
+  __u64 seen = call ^ guard * 0xbf58476d1ce4e5b9ull;
+  return caller ^ (seen ^ seen >> 32) * 0x9e3779b97f4a7c15ull;
+}
 
 /* RUNTIME_FUNCTION, of a method or of a handler in it. */
 struct wl_method_function {

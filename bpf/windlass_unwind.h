@@ -118,7 +118,7 @@ struct wl_room {
   __u8 call[8];    /* The code before a return address. */
 };
 
-#define WL_STEPS_CHECKED 1u    /* The agent has checked the same step. */
+#define WL_STEPS_CHECKED 1u    /* The agent has checked the same step, from a file's code. */
 #define WL_STEPS_BY_POINTER 2u /* By the frame pointer, and a call that may lead here. */
 
 #define WL_GENERATED_NOW 1u   /* At run time. */

@@ -96,7 +96,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   if (u->ref == 0 && u->learns) return wl_step_learned(u, pc);
   if (u->ref == 0 && u->managed) return wl_step_managed(u, pc);
   if (u->ref == 0) {
-    int left = u->generated == WL_GENERATED_NOW ? WL_END_NO_ROW : wl_step_checked(u, pc);
+    int left = wl_step_checked(u, pc);
     return left == WL_END_NO_ROW ? wl_step_code(u) : left;
   }
   return wl_step_by_rule(u, memo, pc);

@@ -172,11 +172,27 @@ void judge(const StepContext& context, const flow::Synthesis& found, Step& step)
 
 // A function that never returns has a caller all the same. It does not lead there, but where it addresses its frame by
 // the frame pointer that does.
-bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, Step& step) {
+bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, Step& step, CallCheck& check) {
   Step trial;
   if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
-  if (trial.certainty > FrameCertainty::kChecked) trial.certainty = by_call_site(context, trial, true);
+  trial.certainty = by_call_site(context, trial, true, check);
   step = trial;
+  return true;
+}
+
+bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  CallCheck check;
+  return by_pointed_frame(context, found, step, check);
+}
+
+// The same instead of what was found: that the code never returns, or a row that leads to the address 0.
+bool by_pointed_frame_instead(const StepContext& context, const flow::Synthesis& found, Step& step) {
+  CallCheck check;
+  if (!by_pointed_frame(context, found, step, check)) return false;
+  flow::Synthesis pointed;
+  pointed.row = frame_pointer_row(context.space.architecture());
+  pointed.addresses_frame = true;
+  tell_steady_step(context, pointed, check, step, found.start == flow::Start::kNone ? &found.row : nullptr);
   return true;
 }
 
@@ -194,14 +210,17 @@ bool by_pointed_frame_alone(const StepContext& context, const flow::Synthesis& f
 
 // The way in proves a frame that no way out does: behind the call of a function that never returns stands nothing, or
 // another function. Only with a caller whose call fits.
-bool by_way_in(const StepContext& context, Step& step) {
+bool by_way_in(const StepContext& context, Step& step, bool on_every_stack = false) {
   Step trial;
   const bool fits = with_code(context, [&](const flow::CodeSource& source) {
     const auto found = followed_way_in(context);
     if (!found) return false;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     if (trial.status.ok() && believable(context, found->row, trial, source)) {
-      trial.certainty = certainty_of(context, *found, trial);
+      CallCheck check;
+      trial.certainty = certainty_of(context, *found, trial, check);
+      if (trial.certainty == FrameCertainty::kChecked && on_every_stack)
+        tell_steady_step(context, *found, check, trial);
       if (trial.certainty == FrameCertainty::kChecked) return true;
     }
     expect_other_steps(context);  // the way in may fit another stack
@@ -265,7 +284,9 @@ bool by_synthesis(const StepContext& context, Step& step) {
     tell_steady_end(context, *found);
     if (by_process_start(context, step)) return true;
     const bool starts = starts_stack(context, found->start);
-    if (!starts && (by_pointed_frame(context, *found, step) || by_way_in(context, step))) return true;
+    if (!starts &&
+        (by_pointed_frame_instead(context, *found, step) || by_way_in(context, step, !found->addresses_frame)))
+      return true;
     trial.status = starts ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
     // _dl_start_user leaves by a jump to the program's entry point, which is in a register: no return address.
@@ -274,7 +295,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     // An address of 0 marks the outermost frame only where code returns to it for certain.
     const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
     const bool ends = trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found);
-    if (ends && by_pointed_frame(context, *found, step)) return true;
+    if (ends && by_pointed_frame_instead(context, *found, step)) return true;
     if ((ends || found->behind_padding) && by_way_in(context, step)) return true;
     if (ends) {
       if (by_process_start(context, step)) return true;

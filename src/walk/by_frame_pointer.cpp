@@ -6,9 +6,7 @@
 #include "walk/step_context.h"
 
 namespace windlass::walk {
-namespace {
 
-// What the function may have saved is lost.
 FrameRow frame_pointer_row(Architecture architecture) {
   const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
   const RegisterNumber fp = Registers::fp_number(architecture);
@@ -21,8 +19,6 @@ FrameRow frame_pointer_row(Architecture architecture) {
   row.return_signed = architecture == Architecture::kAArch64;  // perhaps: without a code, taking it off changes nothing
   return row;
 }
-
-}  // namespace
 
 bool points_to_frame(const StepContext& context) {
   const Registers& registers = context.frame.registers;

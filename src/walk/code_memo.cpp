@@ -32,7 +32,6 @@ std::uint64_t digest_of_rules(const FrameRow& row) {
   return hash;
 }
 
-// The bytes at an address, or that they cannot be read.
 std::uint64_t digest_of_bytes(std::uint64_t hash, std::uint64_t address, const void* bytes, std::size_t size) {
   hash = mix(hash, address);
   for (std::size_t at = 0; at < size; at += 8) {
@@ -42,7 +41,7 @@ std::uint64_t digest_of_bytes(std::uint64_t hash, std::uint64_t address, const v
   }
   return hash;
 }
-constexpr std::size_t kLargestRead = 64;
+constexpr std::size_t kPiece = 64;
 constexpr std::uint64_t kUnreadable = 0x6e6f;
 
 }  // namespace
@@ -53,6 +52,14 @@ std::size_t CodeMemo::KeyHash::operator()(const Key& key) const {
   std::uint64_t hash = mix(static_cast<std::uint64_t>(key.question), key.detail);
   for (const CodePlace& place : {key.at, key.caller}) hash = mix(mix(hash, place.code), place.address);
   return hash;
+}
+
+// Adds the bytes that were read to a digest, or that they cannot be read, which gives false.
+bool CodeMemo::add_read(const Read& read, const flow::CodeSource& source, std::uint64_t& digest) {
+  std::byte bytes[kPiece];
+  const bool is_read = read.size <= sizeof bytes && source.read(read.address, bytes, read.size);
+  digest = is_read ? digest_of_bytes(digest, read.address, bytes, read.size) : mix(digest, read.address ^ kUnreadable);
+  return is_read;
 }
 
 // What following code asks about, and is told.
@@ -69,7 +76,7 @@ class CodeMemo::Recording {
     const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
       const bool is_read = source_.read(address, to, size);
       if (changes_)
-        note_read(address, to, size, is_read);
+        note_read(address, size, is_read);
       else
         is_tentative_ |= !is_read;  // a process may not answer in time
       return is_read;
@@ -109,12 +116,23 @@ class CodeMemo::Recording {
     tried_.push_back({ask, row, answer});
     return answer;
   }
-  void note_read(std::uint64_t address, const void* to, std::size_t size, bool is_read) {
-    const Read read{address, static_cast<std::uint32_t>(size)};
-    if (is_too_much() || std::ranges::find(reads_, read) != reads_.end()) return;
-    digest_ = is_read ? digest_of_bytes(digest_, address, to, size) : mix(digest_, address ^ kUnreadable);
+  // Code is compared by pieces that begin at multiples of their size, as far as all of a piece can be read.
+  void note_read(std::uint64_t address, std::size_t size, bool is_read) {
+    const std::uint64_t first = address & ~std::uint64_t{kPiece - 1};
+    bool in_pieces = is_read;
+    for (std::uint64_t piece = first; in_pieces && piece - first < address - first + size; piece += kPiece)
+      in_pieces = is_noted({piece, kPiece}, true);
+    if (!in_pieces) (void)is_noted({address, static_cast<std::uint32_t>(size)}, false);
+  }
+  bool is_noted(const Read& read, bool must_be_read) {
+    // Mostly one of the last.
+    if (is_too_much() || std::ranges::find(reads_.rbegin(), reads_.rend(), read) != reads_.rend()) return true;
+    std::uint64_t digest = digest_;
+    if (!add_read(read, source_, digest) && must_be_read) return false;
+    digest_ = digest;
     reads_.push_back(read);
-    if (size > kLargestRead) reads_.resize(kMaxReads + 1);
+    if (read.size > kPiece) reads_.resize(kMaxReads + 1);
+    return true;
   }
 
   const flow::CodeSource& source_;
@@ -190,11 +208,7 @@ const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, co
 bool CodeMemo::holds(const Leaf& leaf, const flow::CodeSource& source) const {
   if (now_ > leaf.until) return false;
   std::uint64_t digest = 0;
-  for (const auto& [address, size] : leaf.reads) {
-    std::byte bytes[kLargestRead];
-    digest = source.read(address, bytes, size) ? digest_of_bytes(digest, address, bytes, size)
-                                               : mix(digest, address ^ kUnreadable);
-  }
+  for (const Read& read : leaf.reads) (void)add_read(read, source, digest);
   return digest == leaf.digest;
 }
 
@@ -276,7 +290,7 @@ bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
 
 CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const flow::CodeSource& source,
                          Follow follow) {
-  if (changes) holds_ = false;
+  follows_changing_ |= changes;
   if (Entry* entry = find(key); entry != nullptr) {
     if (const Leaf* leaf = descend(*entry, pc, source); leaf != nullptr) {
       if (holds(*leaf, source)) {

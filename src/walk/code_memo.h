@@ -36,8 +36,8 @@ class CodeMemo {
   static constexpr std::size_t kMaxEntries = std::size_t{64} << 10;
   static constexpr std::size_t kMaxNodes = 64;
   static constexpr std::size_t kMaxRows = std::size_t{16} << 10;
-  // Pieces of code that changes: of one way; what takes more is not kept. And of all.
-  static constexpr std::size_t kMaxReads = 256;
+  // Pieces of 64 bytes of code that changes: of one way; what takes more is not kept. And of all.
+  static constexpr std::size_t kMaxReads = 512;
   static constexpr std::size_t kMaxReadsInAll = std::size_t{1} << 20;
 
   enum class Question : std::uint8_t { kRow, kWayIn, kContradiction, kReturnRow, kCallSite };
@@ -79,10 +79,13 @@ class CodeMemo {
   void begin_step() {
     asked_.clear();
     holds_ = listener_ != nullptr;
+    follows_changing_ = false;
   }
   // The code or what is known of it may change, so the step may be another one later.
   void expect_change() { holds_ = false; }
   [[nodiscard]] bool step_holds() const { return holds_; }
+  // Was code followed that may change?
+  [[nodiscard]] bool follows_changing() const { return follows_changing_; }
   // Is use(row, answer) true for all rows that the stack was asked about?
   [[nodiscard]] bool all_asked(FunctionRef<bool(const FrameRow& row, bool answer)> use) const;
   // Since then, was any code not followed?
@@ -121,6 +124,7 @@ class CodeMemo {
     std::uint32_t size;
     bool operator==(const Read&) const = default;
   };
+  static bool add_read(const Read& read, const flow::CodeSource& source, std::uint64_t& digest);
   struct Leaf {
     bool found = false;
     flow::CallSite site = flow::CallSite::kNone;
@@ -179,7 +183,7 @@ class CodeMemo {
   Limit* limit_ = nullptr;
   Listener* listener_ = nullptr;
   std::vector<Asked> asked_;
-  bool holds_ = false;
+  bool holds_ = false, follows_changing_ = false;
   std::uint64_t now_ = 0;
   bool refused_ = false;
   std::uint64_t followed_ = 0, kept_ = 0;

@@ -30,27 +30,24 @@ class Layout {
     if ((reg != x86_64::kRsp && reg != x86_64::kRbp) || !frame_.has(reg) || row.cfa.offset() == 0 ||
         frame_.get(reg) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()}) != cfa_)
       return false;
-    (reg == x86_64::kRsp ? from_sp_ : from_fp_) = row.cfa.offset();
-    return true;
+    return fix(reg);
   }
   // The stack was asked about the row before the right one was found.
   bool ask(const FrameRow& row, bool answer) {
-    if (!row.cfa.is_at(x86_64::kRsp) || row.return_address != RegisterRule::at_cfa(-8)) return answer && add(row);
-    const std::uint64_t place = frame_.sp() + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()} - 8);
+    const bool by_fp = row.cfa.is_at(x86_64::kRbp);
+    if ((!by_fp && !row.cfa.is_at(x86_64::kRsp)) || row.return_address != RegisterRule::at_cfa(-8) ||
+        (by_fp && !frame_.has(x86_64::kRbp)))
+      return answer && add(row);
+    const std::uint64_t place =
+        frame_.get(row.cfa.reg()) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()} - 8);
     if (place + 8 == cfa_) return answer && add(row);
-    std::uint64_t value = 0;
-    if (row.cfa.offset() < 8 || !memory_.read(place, &value, sizeof value)) return false;
-    const auto word = value == 0 ? SteadyStep::Word::kZero : SteadyStep::Word::kNoReturnAddress;
-    if ((value != 0 && answer) || (word_ != SteadyStep::Word::kAny && word_at_ != row.cfa.offset() - 8)) return false;
-    word_ = word;
-    word_at_ = row.cfa.offset() - 8;
-    return true;
+    // Where rbp is from rsp has to be the same.
+    if (by_fp && !(fix(x86_64::kRsp) && fix(x86_64::kRbp))) return false;
+    return has_other_word(static_cast<std::int64_t>(place - frame_.sp()), answer);
   }
   // Is the frame record at rbp that of the frame? Others have to be, too.
   bool add_record() {
-    if (!frame_.has(x86_64::kRbp) || frame_.get(x86_64::kRbp) + kRecord != cfa_) return false;
-    from_fp_ = kRecord;
-    return true;
+    return frame_.has(x86_64::kRbp) && frame_.get(x86_64::kRbp) + kRecord == cfa_ && fix(x86_64::kRbp);
   }
   [[nodiscard]] std::int32_t from_sp() const { return from_sp_; }
   [[nodiscard]] std::int32_t from_fp() const { return from_fp_; }
@@ -58,6 +55,27 @@ class Layout {
   [[nodiscard]] std::int32_t word_at() const { return word_at_; }
 
  private:
+  // Other frames must have the CFA as far above the register.
+  bool fix(RegisterNumber reg) {
+    const auto distance = static_cast<std::int64_t>(cfa_ - frame_.get(reg));
+    if (distance == 0 || distance != static_cast<std::int32_t>(distance)) return false;
+    (reg == x86_64::kRsp ? from_sp_ : from_fp_) = static_cast<std::int32_t>(distance);
+    return true;
+  }
+  // The stack was asked for a return address so far above rsp, and other frames must answer the same.
+  bool has_other_word(std::int64_t above, bool answer) {
+    if (above < 0) return !answer;
+    std::uint64_t value = 0;
+    if (above > kMaxWordAt || !memory_.read(frame_.sp() + static_cast<std::uint64_t>(above), &value, sizeof value))
+      return false;
+    const auto word = value == 0 ? SteadyStep::Word::kZero : SteadyStep::Word::kNoReturnAddress;
+    if ((value != 0 && answer) || (word_ != SteadyStep::Word::kAny && word_at_ != above)) return false;
+    word_ = word;
+    word_at_ = static_cast<std::int32_t>(above);
+    return true;
+  }
+
+  static constexpr std::int64_t kMaxWordAt = 1 << 20;
   const Memory& memory_;
   const Registers& frame_;
   std::uint64_t cfa_;
@@ -76,9 +94,9 @@ bool is_behind_system_call(const StepContext& context) {
 
 // Is it code that other unwinders than by_synthesis() leave by what the stack holds?
 bool may_be_left_otherwise(const StepContext& context) {
-  return context.space.architecture() != Architecture::kX86_64 || context.in_generated_code() ||
-         context.module->is_windows() || context.scratch.left_frames.of(context.module->id()).room != 0 ||
-         is_behind_system_call(context);
+  const bool is_exact = context.in_generated_code() && context.module->is_exact();
+  return context.space.architecture() != Architecture::kX86_64 || is_exact || context.module->is_windows() ||
+         context.scratch.left_frames.of(context.module->id()).room != 0 || is_behind_system_call(context);
 }
 
 bool same_frame_pointer(const FrameRow& a, const FrameRow& b) {
@@ -107,7 +125,8 @@ void expect_other_steps(const StepContext& context) {
   if (CodeMemo* memo = listening_memo(context.module); memo != nullptr) memo->expect_change();
 }
 
-void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step) {
+void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step,
+                      const FrameRow* left_out) {
   CodeMemo* memo = listening_memo(context.module);
   if (memo == nullptr || !memo->step_holds()) return;
   const Registers& frame = context.frame.registers;
@@ -116,14 +135,19 @@ void tell_steady_step(const StepContext& context, const flow::Synthesis& found, 
       may_be_left_otherwise(context))
     return;
   const Module* to = step.find_module(context.space, context.scratch, true);
-  if (to == nullptr || to->kept_code().memo != memo || to->kept_code().changes) return;
+  if (to == nullptr || to->kept_code().memo != memo) return;
+  const bool code_changes = context.module->kept_code().changes, caller_changes = to->kept_code().changes;
+  if (memo->follows_changing() && !code_changes && !caller_changes) return;
   Layout layout(context, step.caller.sp());
-  if (!layout.add(found.row) ||
+  if (!layout.add(found.row) || (left_out != nullptr && !layout.ask(*left_out, false)) ||
       !memo->all_asked([&](const FrameRow& row, bool answer) { return layout.ask(row, answer); }) ||
       !has_same_certainty(found, call, step.certainty, layout))
     return;
-  memo->listener()->take(
-      {context.frame.pc(), found.row, step.caller.pc().value(), step.certainty, layout.from_sp(), layout.from_fp()});
+  SteadyStep made{context.frame.pc(), found.row,     step.caller.pc().value(), step.certainty, layout.from_sp(),
+                  layout.from_fp(),   layout.word(), layout.word_at()};
+  made.code_changes = code_changes;
+  made.caller_changes = caller_changes;
+  memo->listener()->take(made);
 }
 
 void tell_steady_end(const StepContext& context, const flow::Synthesis& found) {
@@ -131,7 +155,9 @@ void tell_steady_end(const StepContext& context, const flow::Synthesis& found) {
   const Registers& frame = context.frame.registers;
   const bool any = found.start == flow::Start::kEntryPoint;
   const bool halts = found.start == flow::Start::kHalts && frame.has(x86_64::kRbp) && frame.get(x86_64::kRbp) == 0;
-  if (memo == nullptr || !memo->step_holds() || (!any && !halts) || may_be_left_otherwise(context)) return;
+  if (memo == nullptr || !memo->step_holds() || memo->follows_changing() || (!any && !halts) ||
+      may_be_left_otherwise(context))
+    return;
   Layout layout(context, 0);
   if (!memo->all_asked([&](const FrameRow& row, bool answer) { return layout.ask(row, answer); })) return;
   SteadyStep step{context.frame.pc(), found.row};

@@ -21,6 +21,8 @@ struct SteadyStep {
   std::int32_t from_sp = 0, from_fp = 0;
   Word word = Word::kAny;
   std::int32_t word_at = 0;
+  // The code at `pc`, and that before the caller's, may be other code later.
+  bool code_changes = false, caller_changes = false;
 };
 
 // Notes from here on what the step depends on.
@@ -28,8 +30,9 @@ void begin_steady_step(const StepContext& context);
 // The step depends on more.
 void expect_other_steps(const StepContext& context);
 // Tells the listener of the module's memo of the step, if no other stack with the values of a SteadyStep comes to
-// another one. `call` is what by_call_site() found.
-void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step);
+// another one. `call` is what by_call_site() found. `left_out`: a row that led to the address 0; null: there was none.
+void tell_steady_step(const StepContext& context, const flow::Synthesis& found, const CallCheck& call, Step& step,
+                      const FrameRow* left_out = nullptr);
 // The same of the place where the program starts.
 void tell_steady_end(const StepContext& context, const flow::Synthesis& found);
 

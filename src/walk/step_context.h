@@ -164,13 +164,15 @@ bool by_pdata(const StepContext& context, Step& step);      // by_pdata.cpp: Win
 bool by_callback(const StepContext& context, Step& step);   // by_callback.cpp: from Wine's mark
 bool by_synthesis(const StepContext& context, Step& step);  // by_code.cpp
 bool by_described_entry(const StepContext& context, const FrameRow& row, Step& step);  // by_entered_frame.cpp
-bool by_entered_frame(const StepContext& context, Step& step);      // by_entered_frame.cpp: LuaJIT's traces
-bool by_left_frame(const StepContext& context, Step& step);         // by_left_frame.cpp: Haskell's code
-bool by_present_jump(const StepContext& context, Step& step);       // by_code.cpp: PHP's and Ruby's code
-bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
-bool by_thread_begin(const StepContext& context, Step& step);       // by_thread_start.cpp
-bool by_thread_start(const StepContext& context, Step& step);       // by_thread_start.cpp
-bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp
+bool by_entered_frame(const StepContext& context, Step& step);  // by_entered_frame.cpp: LuaJIT's traces
+bool by_left_frame(const StepContext& context, Step& step);     // by_left_frame.cpp: Haskell's code
+bool by_present_jump(const StepContext& context, Step& step);   // by_code.cpp: PHP's and Ruby's code
+bool by_leaf(const StepContext& context, Step& step);           // by_code.cpp
+bool by_thread_begin(const StepContext& context, Step& step);   // by_thread_start.cpp
+bool by_thread_start(const StepContext& context, Step& step);   // by_thread_start.cpp
+bool by_frame_pointer(const StepContext& context, Step& step);  // by_frame_pointer.cpp
+// What by_frame_pointer() applies. Registers that the function may have saved are lost.
+[[nodiscard]] FrameRow frame_pointer_row(Architecture architecture);
 bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp
 bool by_process_start(const StepContext& context, Step& step);      // by_start_and_signal.cpp
 bool by_arguments(const StepContext& context, Step& step);          // by_start_and_signal.cpp: a process's, at sp

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <string>
@@ -201,6 +202,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
 }
 
 constexpr std::size_t kTaught = kOwnArchitecture == Architecture::kX86_64 ? 90 : 0;
+constexpr std::size_t kTaughtAtRunTime = kOwnArchitecture == Architecture::kX86_64 ? 70 : 0;
 constexpr Program kPrograms[] = {
     {"c", "exec " WINDLASS_REPLAY_TARGET, nullptr},
     {"stripped", "exec " WINDLASS_REPLAY_TARGET "_stripped", nullptr},
@@ -225,6 +227,13 @@ constexpr Program kPrograms[] = {
     {"openssl", "exec openssl speed -seconds 60 sha256", "/usr/bin/openssl"},
     {"random_text", "exec od -An -tx1 /dev/urandom", "/usr/bin/od"},
     {"ruby", "exec ruby -e 'loop { (1..999).map(&:to_s).sort }'", "/usr/bin/ruby"},
+    {"ruby_yjit",
+     "exec ruby --yjit -e 'def f(x) = x > 0 ? g(x - 1) + 1 : 0\ndef g(x) = x > 0 ? f(x - 1) + 2 : 1\n"
+     "loop { (1..50).each { |i| f(i) + g(i) } }'",
+     "/usr/bin/ruby", true, kTaughtAtRunTime},
+    {"luajit_traces",
+     "exec luajit -e 'while true do local t = {} for i = 1, 500 do t[i] = tostring(i * 7 % 13) end table.sort(t) end'",
+     "/usr/bin/luajit"},
     {"sha1sum", "exec sha1sum /dev/zero", "/usr/bin/sha1sum"},
     {"sqlite",
      "exec sqlite3 :memory: 'with recursive c(x) as (select 1 union all select x + 1 from c) "
@@ -255,6 +264,14 @@ constexpr Program kPrograms[] = {
     {"zstd", "exec zstd -19 -T2 -c < /dev/zero", "/usr/bin/zstd"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
+                         [](const auto& program) { return program.param.name; });
+
+// Another program, by hand: WINDLASS_REPLAY='exec bun busy.js'.
+std::vector<Program> given_programs() {
+  const char* command = std::getenv("WINDLASS_REPLAY");
+  return command != nullptr ? std::vector{Program{"given", command, nullptr}} : std::vector<Program>{};
+}
+INSTANTIATE_TEST_SUITE_P(Given, RawReplay, testing::ValuesIn(given_programs()),
                          [](const auto& program) { return program.param.name; });
 
 }  // namespace

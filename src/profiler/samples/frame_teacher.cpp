@@ -291,7 +291,7 @@ void FrameTeacher::teach_step(const wl_learned_key& key, std::uint64_t caller, P
   if (asked != 0 && now - asked < kAgainAfter) return;
   asked = now;
   wl_steady lesson{};
-  lesson.epoch = key.epoch;
+  lesson.guard = key.epoch;
   sink_(call, std::bit_cast<wl_learned>(lesson));
 }
 
@@ -302,7 +302,7 @@ void FrameTeacher::teach(const Pupil& pupil, std::span<const CheckedStep> steps,
     key.kind |= WL_LEARNED_STEP;
     const auto [found, is_new] = places_.try_emplace(key);
     Place& place = found->second;
-    if (is_new) place.step = checked.step;
+    if (is_new || place.step.guard != checked.step.guard) place = {.step = checked.step};  // there is other code now
     if (place.contradicted) continue;
     const bool is_other = place.step.word != WL_WORD_ANY && checked.step.word != WL_WORD_ANY &&
                           (place.step.word != checked.step.word || place.step.word_at != checked.step.word_at);

@@ -128,7 +128,15 @@ void RawUnwinder::take(const walk::SteadyStep& step) {
   to.word = static_cast<std::uint32_t>(step.word);
   to.word_at = step.word_at;
   to.certainty = static_cast<std::uint32_t>(step.certainty);
-  if (step.caller != 0 && step.certainty == FrameCertainty::kProved) to.callers[0] = WL_ANY_CALLER;
+  __u64 code[WL_GUARD_WORDS], call = 0;
+  if (step.code_changes) {
+    if (!memory_.read_code(step.pc.value() - WL_GUARD_BEFORE, code, sizeof code)) return;
+    to.guard = wl_code_guard(code);
+  } else if (step.caller != 0 && step.certainty == FrameCertainty::kProved) {
+    to.callers[0] = WL_ANY_CALLER;
+  }
+  if (step.caller_changes && !memory_.read_code(step.caller - sizeof call, &call, sizeof call)) return;
+  if (step.caller != 0) made.caller = wl_caller_word(step.caller, call, to.guard);
   checked_->push_back(made);
 }
 

@@ -27,8 +27,8 @@ namespace windlass::profiler {
 
 // A step from code without rows that the kernel side can repeat (walk/steady_step.h).
 struct CheckedStep {
-  std::uint64_t frame = 0;  // as wl_stack_event has it
-  std::uint64_t caller = 0;
+  std::uint64_t frame = 0;   // as wl_stack_event has it
+  std::uint64_t caller = 0;  // wl_caller_word()
   wl_steady step{};
 };
 

@@ -95,7 +95,7 @@ class FakeTarget {
   // The same of a call that returns to `caller`, checked in `epoch`.
   void teach_call(std::uint64_t pc, std::uint64_t caller, std::uint32_t kind, std::uint64_t epoch = kEpoch) {
     wl_steady lesson{};
-    lesson.epoch = epoch;
+    lesson.guard = epoch;
     wl_learned& kept = calls[{pc, caller, kind}] = std::bit_cast<wl_learned>(lesson);
     kept.check = wl_learned_check(&kept, {pc, caller, kTgid, kind});
   }

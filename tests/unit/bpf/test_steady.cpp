@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "fake_target.h"
@@ -124,9 +125,85 @@ TEST_F(Steady, AStepFromCodeGeneratedAheadOfTimeIsRepeated) {
   EXPECT_EQ(walk(), 1U);
   teach(step(16));
   EXPECT_EQ(walk(), 2U);
-  file.kind = WL_MAPPING_GENERATED;
-  target.set_mappings({file});
-  EXPECT_EQ(walk(), 1U) << "at run time: the code may change";
+}
+
+// The same of code that was made at run time, and may be other code at the next sample.
+TEST_F(Steady, AStepFromGeneratedCodeIsRepeatedForTheSameCode) {
+  wl_mapping generated{};
+  generated.begin = FakeTarget::kCode;
+  generated.end = FakeTarget::kCode + 0x1000;
+  generated.kind = WL_MAPPING_GENERATED;
+  target.set_mappings({generated});
+  std::vector<std::uint8_t> code(8 * WL_GUARD_WORDS), calls{0x4c, 0x89, 0x1c, 0x24, 0x90, 0x41, 0xff, 0xd2};
+  for (std::size_t i = 0; i < code.size(); ++i) code[i] = static_cast<std::uint8_t>(0x90 + i);
+  const auto guard_of = [](const std::vector<std::uint8_t>& bytes) {
+    __u64 words[WL_GUARD_WORDS];
+    std::memcpy(words, bytes.data(), sizeof words);
+    return wl_code_guard(words);
+  };
+  const auto word_of = [](const std::vector<std::uint8_t>& bytes) {
+    __u64 word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    return word;
+  };
+  const auto write = [&] {
+    target.write_code(kFunction - WL_GUARD_BEFORE, code);
+    target.write_code(kCaller - calls.size(), calls);
+  };
+  write();
+  wl_steady made = step(16);
+  made.guard = guard_of(code);
+  made.callers[1] = wl_caller_word(kCaller, word_of(calls), made.guard);
+  EXPECT_EQ(walk(), 1U);
+  teach(made);
+  EXPECT_EQ(walk(), 2U);
+  for (std::uint8_t& byte : code) {
+    byte ^= 1;
+    write();
+    EXPECT_EQ(walk(), 1U) << "other code at the pc";
+    byte ^= 1;
+  }
+  for (std::uint8_t& byte : calls) {
+    byte ^= 0x80;
+    write();
+    EXPECT_EQ(walk(), 1U) << "other code before the return address";
+    byte ^= 0x80;
+  }
+  calls[7] = 0xd3;
+  write();
+  const std::uint64_t word = wl_caller_word(kCaller, word_of(calls), made.guard);
+  target.teach_call(kFunction, word, WL_LEARNED_CALL | WL_LEARNED_EXACT);
+  EXPECT_EQ(walk(), 2U) << "one that the step has no room for";
+  made.guard = 0;
+  made.callers[1] = wl_caller_word(kCaller, word_of(calls), 0);
+  teach(made);
+  EXPECT_EQ(walk(), 2U) << "a step from a file's code to code that may change";
+  made.callers[1] = kCaller;
+  teach(made);
+  EXPECT_EQ(walk(), 2U) << "and to code that stays";
+}
+
+// The agent has looked there for a return address first, and found none.
+TEST_F(Steady, AWordOfTheStackHasToBeOfTheSameKind) {
+  std::vector<std::uint8_t> calls(8, 0x90);
+  calls[3] = 0xe8;
+  target.write_code(kCaller - calls.size(), calls);
+  wl_steady made = step(16);
+  made.word_at = 8;
+  const auto walks = [&](std::uint64_t word) {
+    target.write(FakeTarget::kStack, {1, word, kCaller, 3, 4, 5});
+    return walk() == 2U;
+  };
+  made.word = WL_WORD_ZERO;
+  teach(made);
+  EXPECT_TRUE(walks(0));
+  EXPECT_FALSE(walks(1));
+  made.word = WL_WORD_OTHER;
+  teach(made);
+  EXPECT_FALSE(walks(0));
+  EXPECT_TRUE(walks(1));
+  EXPECT_TRUE(walks(0xfffe000000000007)) << "JavaScriptCore's number 7";
+  EXPECT_FALSE(walks(kCaller)) << "a return address";
 }
 
 TEST_F(Steady, AnotherLayoutGoesToTheAgent) {

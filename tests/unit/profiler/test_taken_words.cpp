@@ -141,6 +141,30 @@ TEST_F(TakenWordsTest, AStepThatIsProvedNeedsNoReturnAddressOfItsOwn) {
   EXPECT_EQ(std::ranges::count_if(taught, of_calls), 2) << "the checked step's, for which it has no room";
 }
 
+TEST_F(TakenWordsTest, AStepFromOtherCodeAtTheAddressIsTaughtAnew) {
+  CheckedStep one{0x1100, 0x1300, {}}, other{0x1100, 0x1400, {}};
+  one.step.certainty = other.step.certainty = WL_CHECKED;
+  one.step.guard = 7;
+  other.step.guard = 9;
+  one.step.rule.cfa_offset = 16;
+  other.step.rule.cfa_offset = 32;
+  const auto lesson = [&] { return std::bit_cast<wl_steady>(taught.at({0x10ff, 7, WL_LEARNED_STEP})); };
+  const auto teach = [&](const CheckedStep& step) { teacher.teach(process(), std::vector{step}, 10'000'000'000); };
+  teach(one);
+  EXPECT_EQ(lesson().guard, 7U);
+  teach(other);
+  EXPECT_EQ(lesson().guard, 9U) << "no contradiction";
+  EXPECT_EQ(lesson().rule.cfa_offset, 32);
+  EXPECT_EQ(lesson().callers[0], 0x1400U);
+  EXPECT_EQ(lesson().callers[1], 0U) << "of the code that is there now alone";
+  one.step.guard = 9;
+  teach(one);
+  EXPECT_EQ(lesson().rule.cfa_offset, 0) << "of the same code that contradicts";
+  one.step.guard = 7;
+  teach(one);
+  EXPECT_EQ(lesson().rule.cfa_offset, 16) << "which other code does not";
+}
+
 TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {
   runtime->interrupted_alone = true;
   teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode}, 1);

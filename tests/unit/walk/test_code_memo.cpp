@@ -250,19 +250,38 @@ class ChangingCode : public testing::Test {
 TEST_F(ChangingCode, AChangeOfAnyByteThatWasReadIsSeen) {
   for (const bool in_one : {true, false}) {
     std::uint64_t pc = in_one ? kBegin : kBegin + 0x800;
-    for (const std::size_t size : {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 72, 255, 256, 257, 300}) {
+    for (const std::size_t size : {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 72, 255, 256, 257, 300, 1000}) {
       const auto last = static_cast<std::size_t>(pc - kBegin) + size - 1;
       EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 1)) << size;
       const unsigned before = followed_;
       EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 1)) << size;
-      const bool keeps = in_one ? size <= 64 : size <= CodeMemo::kMaxReads;
-      EXPECT_EQ(followed_, before + (keeps ? 0 : 1)) << size << " bytes: kept up to the bound, and no further";
+      EXPECT_EQ(followed_, before) << size;
       code_[last] = 2;
       EXPECT_EQ(ask(pc, size, in_one).synthesis.row.cfa, CfaRule::at(7, 2)) << size;
       code_[last] = 1;
       pc += 8;
     }
   }
+}
+
+TEST_F(ChangingCode, AWayThroughTooManyPiecesIsNotKept) {
+  code_.resize(64 * (CodeMemo::kMaxReads + 2), 1);
+  for (const std::size_t pieces : {CodeMemo::kMaxReads, CodeMemo::kMaxReads + 1}) {
+    const bool keeps = pieces <= CodeMemo::kMaxReads;
+    (void)ask(kBegin, 64 * pieces);
+    const unsigned before = followed_;
+    (void)ask(kBegin, 64 * pieces);
+    EXPECT_EQ(followed_, before + (keeps ? 0 : 1)) << pieces;
+    code_[0] ^= 3;
+  }
+}
+
+TEST_F(ChangingCode, AChangeInAPieceThatEndsEarlyIsSeen) {
+  code_.resize(code_.size() + 8, 1);
+  const std::uint64_t at = kBegin + code_.size() - 8;
+  EXPECT_EQ(ask(at, 8).synthesis.row.cfa, CfaRule::at(7, 1));
+  code_.back() = 2;
+  EXPECT_EQ(ask(at, 8).synthesis.row.cfa, CfaRule::at(7, 2));
 }
 
 TEST_F(ChangingCode, CodeThatAppearsOrGoesIsFollowedAgain) {
