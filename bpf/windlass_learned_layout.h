@@ -96,10 +96,7 @@ struct wl_steady {
 #define WL_GUARD_WORDS 4u
 static inline __attribute__((always_inline, unused)) __u64 wl_code_guard(const __u64* words) {
   __u64 sum = 0;
-  for (__u32 i = 0; i < WL_GUARD_WORDS; i++) {
-    sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ull;
-    sum ^= sum >> 29;
-  }
+  for (__u32 i = 0; i < WL_GUARD_WORDS; i++) sum = wl_mix(sum, words[i]);
   return sum | 1;
 }
 

@@ -16,6 +16,12 @@ enum wl_machine {
   WL_MACHINE_I386 = 2,    /* 32-bit code on x86-64: x86-64's registers, whose lower halves are i386's. */
 };
 
+/* A hash of one more word. */
+static inline __attribute__((always_inline, unused)) __u64 wl_mix(__u64 hash, __u64 value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 29);
+}
+
 /* A function that an evaluator runs. A sample has all of the thread's, or none. */
 struct wl_interpreted_frame {
   __u64 code;     /* Address of the code object, with WL_INTERPRETED_LAST. */

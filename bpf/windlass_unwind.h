@@ -19,11 +19,6 @@
 #include "windlass_table_layout.h"
 #include "windlass_trail_layout.h"
 
-WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  return hash ^ (hash >> 29);
-}
-
 /* Comparisons without a branch: a branch makes two paths for the verifier. */
 WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
   WL_OPAQUE(a);                             /* else the compiler knows it for a comparison and makes a branch of it */

@@ -140,9 +140,11 @@ bool leads_to_described_call(const StepContext& context, const flow::Synthesis& 
          (found.certainty != flow::Certainty::kGuess || returns_by(context, found.row));
 }
 
+bool is_certain(const flow::Synthesis& found) { return found.certainty == flow::Certainty::kCertain && !found.by_jump; }
+
 FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, Step& step, CallCheck& check) {
   if (found.row.signal_frame) return FrameCertainty::kDescribed;
-  if (found.certainty == flow::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
+  if (is_certain(found)) return FrameCertainty::kProved;
   if (leads_to_described_call(context, found, step)) return FrameCertainty::kChecked;
   const Registers& frame = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(frame.architecture());
@@ -174,8 +176,7 @@ void judge(const StepContext& context, const flow::Synthesis& found, Step& step)
 // the frame pointer that does.
 bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, Step& step, CallCheck& check) {
   Step trial;
-  if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
-  trial.certainty = by_call_site(context, trial, true, check);
+  if (!found.addresses_frame || !by_frame_pointer(context, trial, true, check) || !trial.status.ok()) return false;
   step = trial;
   return true;
 }
@@ -230,9 +231,7 @@ bool by_way_in(const StepContext& context, Step& step, bool on_every_stack = fal
   return fits;
 }
 
-}  // namespace
-
-static bool follow_present_jump(const StepContext& context, Step& step) {
+bool follow_present_jump(const StepContext& context, Step& step) {
   const auto found = follow_present_code(context);
   if (!found || found->start != flow::Start::kNone || found->certainty == flow::Certainty::kGuess) return false;
   Step trial;
@@ -243,6 +242,8 @@ static bool follow_present_jump(const StepContext& context, Step& step) {
   step = trial;
   return true;
 }
+
+}  // namespace
 
 // Generated code that leaves by jumps alone has the frame of what it jumps to now.
 bool by_present_jump(const StepContext& context, Step& step) {
@@ -293,8 +294,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     if (found->certainty == flow::Certainty::kGuess && by_arguments(context, step)) return true;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     // An address of 0 marks the outermost frame only where code returns to it for certain.
-    const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
-    const bool ends = trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found);
+    const bool ends = trial.status.end == WalkEnd::kComplete && !is_certain(*found) && !is_marked(context, *found);
     if (ends && by_pointed_frame_instead(context, *found, step)) return true;
     if ((ends || found->behind_padding) && by_way_in(context, step)) return true;
     if (ends) {
@@ -303,8 +303,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     }
   }
   if (!accept(context, trial)) return false;
-  const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
-  if (!certain && leads_to_other_stack(context, trial)) return false;
+  if (!is_certain(*found) && leads_to_other_stack(context, trial)) return false;
   if (trial.status.ok()) judge(context, *found, trial);
   if (trial.certainty == FrameCertainty::kGuessed &&
       (by_pointed_frame_alone(context, *found, step) || by_entered_frame(context, step) ||

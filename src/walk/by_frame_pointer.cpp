@@ -32,6 +32,11 @@ bool points_to_frame(const StepContext& context) {
 }
 
 bool by_frame_pointer(const StepContext& context, Step& step) {
+  CallCheck check;
+  return by_frame_pointer(context, step, false, check);
+}
+
+bool by_frame_pointer(const StepContext& context, Step& step, bool follows_code, CallCheck& check) {
   const Registers& registers = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(registers.architecture());
   // From an instruction in a prologue it would skip a caller and still look right.
@@ -52,7 +57,7 @@ bool by_frame_pointer(const StepContext& context, Step& step) {
     const bool can_be =
         with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, trial, source); });
     if (!can_be) return false;
-    trial.certainty = by_call_site(context, trial, false);
+    trial.certainty = by_call_site(context, trial, follows_code, check);
   }
   step = trial;
   return true;

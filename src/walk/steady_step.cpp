@@ -27,7 +27,7 @@ class Layout {
         row.registers.find(x86_64::kRsp) != nullptr)
       return false;
     const RegisterNumber reg = row.cfa.reg();
-    if ((reg != x86_64::kRsp && reg != x86_64::kRbp) || !frame_.has(reg) || row.cfa.offset() == 0 ||
+    if ((reg != x86_64::kRsp && reg != x86_64::kRbp) || !frame_.has(reg) ||
         frame_.get(reg) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()}) != cfa_)
       return false;
     return fix(reg);

@@ -97,10 +97,10 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
   if (trial.status.end == WalkEnd::kComplete) return true;
   if (!trial.status.ok() || !accept(context, trial)) return false;
   if (row.signal_frame) return true;
-  const std::uint64_t moved = lowest_sp(context.frame.registers, trial.caller) - context.lowest();
   const Module* to = trial.find_module(context.space, context.scratch, context.in_undescribed_code());
   const bool foreign = to != nullptr && to->foreign_code(trial.caller.pc().lookup());  // other calls, not read here
-  return moved <= kMaxFrameSize && (foreign || flow::may_be_return_address(source, trial.caller.pc().value()));
+  return !leads_to_other_stack(context, trial) &&
+         (foreign || flow::may_be_return_address(source, trial.caller.pc().value()));
 }
 
 bool leads_to_other_stack(const StepContext& context, const Step& trial) {

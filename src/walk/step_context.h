@@ -171,6 +171,8 @@ bool by_leaf(const StepContext& context, Step& step);           // by_code.cpp
 bool by_thread_begin(const StepContext& context, Step& step);   // by_thread_start.cpp
 bool by_thread_start(const StepContext& context, Step& step);   // by_thread_start.cpp
 bool by_frame_pointer(const StepContext& context, Step& step);  // by_frame_pointer.cpp
+// The same with what by_call_site() is told, and what it went by.
+bool by_frame_pointer(const StepContext& context, Step& step, bool follows_code, CallCheck& check);
 // What by_frame_pointer() applies. Registers that the function may have saved are lost.
 [[nodiscard]] FrameRow frame_pointer_row(Architecture architecture);
 bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp
