@@ -33,7 +33,9 @@ sleep 2
 # In a session of its own, as a service is: in that of the workloads its priority would count among them alone.
 setsid "$windlass" record -a -v -F "$hz" --duration "$asked_seconds" --no-symbols -o "$work/load.pb.gz" >"$work/out" 2>&1 &
 recorder=$!
-begin=$(date +%s)
+begin=$(date +%s.%N)
+{ tail --pid=$recorder -s 0.1 -f /dev/null; date +%s.%N >"$work/ended"; } &
+watcher=$!
 echo "Machine: \`$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, $asked_seconds s, $processes processes: ${names[*]}\`"
 echo
 echo "| second | load | resident, MiB | anonymous, MiB |"
@@ -41,12 +43,13 @@ echo "|---|---|---|---|"
 every=$((asked_seconds / 15 + 1))
 while kill -0 $recorder 2>/dev/null; do
   [ -r /proc/$recorder/smaps_rollup ] || break
-  awk -v second=$(($(date +%s) - begin)) -v load="$(cut -d' ' -f1 /proc/loadavg)" '
+  awk -v second=$(($(date +%s) - ${begin%.*})) -v load="$(cut -d' ' -f1 /proc/loadavg)" '
     /^Rss/ { all = $2 } /^Anonymous/ { anonymous = $2 }
     END { if (all) printf "| %d | %s | %.0f | %.0f |\n", second, load, all / 1024, anonymous / 1024 }' /proc/$recorder/smaps_rollup 2>/dev/null || true
   sleep $every
 done
 wait $recorder || true
+wait $watcher
 echo
 grep -E '^windlass: [0-9,]+ samples|least certain|truncated|kernel:|code without rows|processes:|agent:' "$work/out"
-echo "It ended $(($(date +%s) - begin)) s after it was started."
+echo "It ended $(awk -v begin="$begin" '{ printf "%.1f", $1 - begin }' "$work/ended") s after it was started."

@@ -26,12 +26,15 @@ std::unique_ptr<Runtime> by_file(std::shared_ptr<const Memory> memory, std::uint
                                  FunctionRef<Expected<MappedFile>()> file) {
   return open(std::move(memory), at, file());
 }
-constexpr Kind kKinds[] = {
-    {coreclr::find_image, by_memory<coreclr::open_image>}, {hotspot::find_tables, by_memory<hotspot::open>},
-    {mono::find_exports, by_memory<mono::open>},           {beam::find_exports, by_memory<beam::open>},
-    {sbcl::find_exports, by_memory<sbcl::open>},           {v8::find_metadata, by_file<v8::open>},
-    {gdb::find_descriptor, by_memory<gdb::open>},          {windows::find_tables, by_memory<windows::open>},
-    {v8::find_large_image, by_file<v8::open_builtins>}};
+constexpr Kind kKinds[] = {{coreclr::find_image, by_memory<coreclr::open_image>},
+                           {hotspot::find_tables, by_memory<hotspot::open>},
+                           {mono::find_exports, by_memory<mono::open>},
+                           {beam::find_exports, by_memory<beam::open>},
+                           {sbcl::find_exports, by_memory<sbcl::open>},
+                           {v8::find_metadata, by_file<v8::open>},
+                           {gdb::find_descriptor, by_memory<gdb::open>},
+                           {windows::find_tables, by_memory<windows::open>},
+                           {v8::find_large_image, by_file<v8::open_without_symbols>}};
 constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}, {ruby::find_version, ruby::open}};
 
 }  // namespace

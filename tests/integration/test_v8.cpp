@@ -1,5 +1,5 @@
-// Stacks of JavaScript in node, from outside, against what V8 itself prints of them: JavaScript of our own
-// (v8/chains.js) on the releases of node that can be had, in each of the ways in which V8 runs functions.
+// Stacks of JavaScript in node and deno, from outside, against what V8 itself prints of them: JavaScript of our own
+// (v8/chains.js) on the releases of node that can be had, and on deno, in each of the ways in which V8 runs functions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,9 @@ struct Stack {
 };
 
 // Functions of JavaScript have files that are scripts; builtins have none, C++ has others.
-bool is_script(const std::string& file) { return file.ends_with(".js") || file.starts_with("node:"); }
+bool is_script(const std::string& file) {
+  return file.ends_with(".js") || file.ends_with(".cjs") || file.starts_with("node:");
+}
 
 // WebAssembly's have their module, which V8 prints with a hash behind its name, and no line.
 void add_function(const std::string& name, const std::string& file, int line, std::vector<std::string>& to) {
@@ -62,31 +64,72 @@ Stack walk(pid_t pid) {
   return {};
 }
 
+struct Printed {
+  std::vector<std::string> printed, walked;
+};
+
+Printed print_and_walk(const std::string& program_file, const test::NodeWay& way) {
+  const test::NodeProgram program(program_file, way, {"stack", way.seconds});
+  std::vector<std::string> printed;
+  for (const std::string& line : program.printed()) {
+    std::istringstream words(line);
+    std::string name, file, number;
+    std::getline(words, name, '\t') && std::getline(words, file, '\t') && std::getline(words, number);
+    if (way.is_deno() && file.starts_with('/')) file.insert(0, "file://");
+    add_function(name == "null" ? "(anonymous)" : name, file, std::atoi(number.c_str()), printed);
+  }
+  EXPECT_GT(printed.size(), 15U);
+  const Stack stack = walk(program.pid());
+  EXPECT_EQ(stack.end, "complete");
+  std::vector<std::string> walked = stack.frames;
+  // Where it waits is another line than where it printed.
+  if (printed.size() < 2 || walked.size() < 2) return {};
+  EXPECT_TRUE(walked.front().starts_with("bottom ")) << walked.front();
+  walked.erase(walked.begin());
+  printed.erase(printed.begin());
+  return {printed, walked};
+}
+
+void expect_what_v8_prints(const std::string& program, const test::NodeWay& way) {
+  SCOPED_TRACE(fmt::format("{} {}", program, way.name));
+  const auto [printed, walked] = print_and_walk(program, way);
+  ASSERT_FALSE(walked.empty());
+  EXPECT_EQ(walked, printed);
+}
+
+// Optimised code of deno and node 23 has no tables of lines and of inlined functions.
+void expect_functions_that_v8_prints(const std::string& program, const test::NodeWay& way) {
+  SCOPED_TRACE(fmt::format("{} {}", program, way.name));
+  const auto [printed, walked] = print_and_walk(program, way);
+  ASSERT_GT(walked.size(), printed.size() / 3);
+  const auto function = [](const std::string& line) { return line.substr(0, line.rfind(' ')); };
+  auto from = printed.begin();
+  for (const std::string& line : walked) {
+    from = std::find_if(from, printed.end(), [&](const std::string& it) { return function(it) == function(line); });
+    ASSERT_NE(from, printed.end()) << line;
+    ++from;
+  }
+}
+
 TEST(V8, StacksAreWhatV8Prints) {
   const auto releases = test::all_node_releases();
   if (releases.empty()) GTEST_SKIP() << "no node";
   for (const test::NodeRelease& release : releases)
-    for (const test::NodeWay& way : test::node_ways(release.major)) {
-      SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
-      const test::NodeProgram program(release.program, way, {"stack", way.seconds});
-      std::vector<std::string> printed;
-      for (const std::string& line : program.printed()) {
-        std::istringstream words(line);
-        std::string name, file, number;
-        std::getline(words, name, '\t') && std::getline(words, file, '\t') && std::getline(words, number);
-        add_function(name == "null" ? "(anonymous)" : name, file, std::atoi(number.c_str()), printed);
-      }
-      ASSERT_GT(printed.size(), 15U);
-      const Stack stack = walk(program.pid());
-      EXPECT_EQ(stack.end, "complete");
-      std::vector<std::string> walked = stack.frames;
-      // Where it waits is another line than where it printed.
-      ASSERT_GT(walked.size(), 1U);
-      EXPECT_TRUE(walked.front().starts_with("bottom ")) << walked.front();
-      walked.erase(walked.begin());
-      printed.erase(printed.begin());
-      EXPECT_EQ(walked, printed);
-    }
+    for (const test::NodeWay& way : test::node_ways(release.major))
+      if (way.has_tables)
+        expect_what_v8_prints(release.program, way);
+      else
+        expect_functions_that_v8_prints(release.program, way);
+}
+
+TEST(V8, DenosStacksAreWhatV8Prints) {
+  const std::string deno = test::deno();
+  if (deno.empty()) GTEST_SKIP() << "no deno";
+  for (const test::NodeWay& way : test::deno_ways())
+    if (way.has_tables)
+      expect_what_v8_prints(deno, way);
+    else
+      expect_functions_that_v8_prints(deno, way);
 }
 
 // What lies, changes while it is read or cannot be read: an end, and nothing that is not where it says.
@@ -148,6 +191,39 @@ std::vector<std::string> chain_of(const std::string& line) {
   return chain;
 }
 
+void expect_possible_stacks(const std::string& kind, const std::string& program, const test::NodeWay& way) {
+  SCOPED_TRACE(fmt::format("{} {}", program, way.name));
+  const std::string file = test::kV8Folder + "/work.pb.gz";
+  std::string options;
+  for (const std::string& option : way.options) options += option + " ";
+  const auto recorded = run(
+      fmt::format(WINDLASS_COMMAND " record -F 1999 -o {} -- {} {}{} work 2 2>&1", file, program, options, way.script));
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  std::size_t whole = 0, all = 0, at_work = 0, at_regexp = 0, wrong = 0;
+  std::string first_wrong;
+  std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
+    if (line.find("[truncated: no time") != std::string::npos) continue;  // the machine did something else
+    all += count;
+    if (line.find("[truncated") != std::string::npos) continue;
+    whole += count;
+    if (line.find(";[RegExp]") != std::string::npos) at_regexp += count;
+    const std::vector<std::string> chain = chain_of(line);
+    if (!chain.empty()) at_work += count;
+    if (is_possible(chain)) continue;
+    wrong += count;
+    if (first_wrong.size() < 2000) first_wrong += line + "\n";
+  }
+  ::printf("%s %s: %zu of %zu whole, %zu at work, %zu wrong\n", program.c_str(), way.name, whole, all, at_work, wrong);
+  test::tested_version(kind, test::version_of(program + " --version"), way.name, all, whole, wrong);
+  EXPECT_GT(all, 20U);
+  EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/explanation/v8.md: a name may be missing, or another's
+  EXPECT_GT(at_work, 20U) << recorded.output;
+  EXPECT_TRUE(way.is_wasm() || at_regexp > 0);          // 38 to 66 were seen
+  EXPECT_GE(whole * 100, all * 90) << recorded.output;  // 95.6 to 99.6% were seen
+}
+
 TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const auto releases = test::node_releases();
@@ -157,38 +233,18 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       if (!test::whole() && std::string_view(way.name) != "interpreted" && std::string_view(way.name) != "tiers" &&
           std::string_view(way.name) != "Liftoff" && std::string_view(way.name) != "copied builtins")
         continue;
-      SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
-      const std::string file = test::kV8Folder + "/work.pb.gz";
-      std::string options;
-      for (const std::string& option : way.options) options += option + " ";
-      const auto recorded = run(fmt::format(WINDLASS_COMMAND " record -F 1999 -o {} -- {} {}{} work 2 2>&1", file,
-                                            release.program, options, way.script));
-      ASSERT_EQ(recorded.status, 0) << recorded.output;
-      std::size_t whole = 0, all = 0, at_work = 0, at_regexp = 0, wrong = 0;
-      std::string first_wrong;
-      std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
-      for (std::string line; std::getline(lines, line);) {
-        const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
-        if (line.find("[truncated: no time") != std::string::npos) continue;  // the machine did something else
-        all += count;
-        if (line.find("[truncated") != std::string::npos) continue;
-        whole += count;
-        if (line.find(";[RegExp]") != std::string::npos) at_regexp += count;
-        const std::vector<std::string> chain = chain_of(line);
-        if (!chain.empty()) at_work += count;
-        if (is_possible(chain)) continue;
-        wrong += count;
-        if (first_wrong.size() < 2000) first_wrong += line + "\n";
-      }
-      ::printf("node %d %s: %zu of %zu whole, %zu at work, %zu wrong\n", release.major, way.name, whole, all, at_work,
-               wrong);
-      test::tested_version("node (V8)", test::version_of(release.program + " --version"), way.name, all, whole, wrong);
-      EXPECT_GT(all, 20U);
-      EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/explanation/v8.md: a name may be missing, or another's
-      EXPECT_GT(at_work, 20U) << recorded.output;
-      EXPECT_TRUE(way.is_wasm() || at_regexp > 0);          // 38 to 66 were seen
-      EXPECT_GE(whole * 100, all * 90) << recorded.output;  // 95.6 to 99.6% were seen
+      expect_possible_stacks("node (V8)", release.program, way);
     }
+}
+
+TEST(V8, SamplesOfDenoHaveTheStacksThatThereCanBe) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::string deno = test::deno();
+  if (deno.empty()) GTEST_SKIP() << "no deno";
+  for (const test::NodeWay& way : test::deno_ways()) {
+    if (!test::whole() && std::string_view(way.name) != "tiers") continue;
+    expect_possible_stacks("deno (V8)", deno, way);
+  }
 }
 
 }  // namespace

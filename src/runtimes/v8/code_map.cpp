@@ -39,14 +39,14 @@ Expected<CodeMap> CodeMap::make(const ImageFacts& facts) {
     map.code_stream_ = map.pointers_end_ = *stream;
     return map;
   }
-  // V8 11.3 tells of these two only, which the others follow (code.h, Code::FIELDS). That they do is seen where an
-  // object is read.
+  // V8 11.3 and 11.8 tell of these two only, which the others follow (code.h, Code::FIELDS). That they do is seen where
+  // an object is read.
   const auto positions = facts.field("Code", "source_position_table");
   if (facts.version() != 11 || !positions || !facts.field("InstructionStream", "instruction_start")) return unknown();
   map.code_stream_ = map.pointers_end_ = *positions + 8;
   map.code_start_ = *positions + 16;
   map.code_flags_ = *positions + 24;
-  map.code_size_ = *positions + 32;
+  map.code_size_ = *positions + (facts.is_before(11, 8) ? 32 : 28);
   return map;
 }
 

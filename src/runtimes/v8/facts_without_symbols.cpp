@@ -34,19 +34,21 @@ struct Place {
   std::uint32_t begin = 0, end = 0, number = 0;  // from the first builtin on
 };
 
-// "12.4.254.21-node.33" and a zero. Builds of others than node may compress pointers.
+// "12.4.254.21-node.33" of node or "15.0.245.2-rusty" of deno, and a zero. Other builds may compress pointers.
 std::optional<KnownVersion> version_in(std::string_view text) {
-  constexpr std::string_view kNode = "-node.", kDigits = "0123456789", kNumbers = "0123456789.";
-  for (std::size_t at = text.find(kNode); at != text.npos; at = text.find(kNode, at + 1)) {
-    const std::size_t end = text.find_first_not_of(kDigits, at + kNode.size());
-    const std::size_t before = text.substr(0, at).find_last_not_of(kNumbers);
-    const std::string_view version = text.substr(before + 1, at - before - 1);  // npos + 1 is 0
-    if (end == text.npos || text[end] != '\0' || std::ranges::count(version, '.') != 3) continue;
-    KnownVersion found{};
-    const auto major = std::from_chars(version.data(), version.data() + version.size(), found.major);
-    if (major.ec != std::errc() || *major.ptr != '.') continue;
-    if (std::from_chars(major.ptr + 1, version.data() + version.size(), found.minor).ec == std::errc()) return found;
-  }
+  constexpr std::string_view kDigits = "0123456789", kNumbers = "0123456789.";
+  constexpr std::array<std::string_view, 2> kBuilds = {"-node.", "-rusty"};
+  for (const std::string_view build : kBuilds)
+    for (std::size_t at = text.find(build); at != text.npos; at = text.find(build, at + 1)) {
+      const std::size_t end = text.find_first_not_of(kDigits, at + build.size());
+      const std::size_t before = text.substr(0, at).find_last_not_of(kNumbers);
+      const std::string_view version = text.substr(before + 1, at - before - 1);  // npos + 1 is 0
+      if (end == text.npos || text[end] != '\0' || std::ranges::count(version, '.') != 3) continue;
+      KnownVersion found{};
+      const auto major = std::from_chars(version.data(), version.data() + version.size(), found.major);
+      if (major.ec != std::errc() || *major.ptr != '.') continue;
+      if (std::from_chars(major.ptr + 1, version.data() + version.size(), found.minor).ec == std::errc()) return found;
+    }
   return std::nullopt;
 }
 
@@ -130,16 +132,43 @@ std::vector<Place> places_in(const Image& image, std::int32_t version) {
   return places.size() >= kFewest ? places : std::vector<Place>();
 }
 
+// Bytecodes::kBytecodeSizes: three tables of the same length, which begin with the prefixes and DebugBreak0 to 2.
+std::vector<std::uint8_t> bytecode_sizes_in(ByteView bytes) {
+  using namespace std::string_view_literals;
+  constexpr std::size_t kFewestBytecodes = 150, kMostBytecodes = 256;
+  constexpr std::string_view kBegins[] = {"\1\1\1\1\1\2\3"sv, "\1\1\1\1\1\3\5"sv, "\1\1\1\1\1\5\11"sv};
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (std::size_t at = text.find(kBegins[0]); at != text.npos; at = text.find(kBegins[0], at + 1))
+    for (std::size_t count = kFewestBytecodes; count < kMostBytecodes && at + 3 * count <= text.size(); ++count)
+      if (text.substr(at + count).starts_with(kBegins[1]) && text.substr(at + 2 * count).starts_with(kBegins[2]))
+        return {text.begin() + static_cast<std::ptrdiff_t>(at),
+                text.begin() + static_cast<std::ptrdiff_t>(at + 3 * count)};
+  return {};
+}
+
 template <typename Image>
-std::optional<std::size_t> known_version(const Image& image, std::optional<KnownVersion>& version) {
+std::vector<std::uint8_t> bytecode_sizes_of(const Image& image) {
+  std::vector<std::uint8_t> sizes;
+  each_constant_section(image, [&](ByteView bytes) {
+    if (sizes.empty()) sizes = bytecode_sizes_in(bytes);
+  });
+  return sizes;
+}
+
+// Which of kKnownVersions. kNotFound: the image names none. kUnsupported: it is another one; its place is the
+// version's.
+template <typename Image>
+Expected<std::size_t> known_version(const Image& image) {
+  std::optional<KnownVersion> version;
   each_constant_section(image, [&](ByteView bytes) {
     if (!version) version = version_in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   });
-  const auto known = std::ranges::find_if(kKnownVersions, [&](const KnownVersion& it) {
-    return version && it.major == version->major && it.minor == version->minor;
-  });
-  return known != std::end(kKnownVersions) ? std::optional<std::size_t>(known - std::begin(kKnownVersions))
-                                           : std::nullopt;
+  if (!version) return fail(ErrorCode::kNotFound, "the image names no version of V8", 0);
+  const auto is_this = [&](const KnownVersion& it) { return it.major == version->major && it.minor == version->minor; };
+  const auto known = std::ranges::find_if(kKnownVersions, is_this);
+  if (known == std::end(kKnownVersions))
+    return fail(ErrorCode::kUnsupported, kUnknownVersion, version->major, version->minor);
+  return static_cast<std::size_t>(known - std::begin(kKnownVersions));
 }
 
 // The address of the first builtin in an ELF file. Since V8 11 it begins a page. In front of each other one is padding,
@@ -199,15 +228,19 @@ std::optional<std::uint32_t> first_builtin(const std::vector<Place>& places, con
 
 }  // namespace
 
-Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
-  std::optional<KnownVersion> version;
-  const auto index = known_version(image, version);
-  if (!version) return fail(ErrorCode::kNotFound, "the image names no version of V8", 0);
-  if (!index) return fail(ErrorCode::kUnsupported, kUnknownVersion, version->major, version->minor);
-  ImageFacts facts;
-  facts.version_ = version->major;
+void ImageFacts::be_of_version(std::size_t index) {
+  version_ = kKnownVersions[index].major;
+  minor_ = kKnownVersions[index].minor;
   for (const auto& value : kKnownValues)
-    if (value.of[*index] != kAbsent) facts.values_.emplace(value.name, value.of[*index]);
+    if (value.of[index] != kAbsent) values_.try_emplace(std::string(value.name), value.of[index]);
+}
+
+Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
+  const auto index = known_version(image);
+  if (!index) return Failure(index.error());
+  ImageFacts facts;
+  facts.be_of_version(*index);
+  facts.bytecode_sizes_ = bytecode_sizes_of(image);
   const std::vector<Place> places = places_in(image, facts.version_);
   if (const auto base = places.empty() ? std::nullopt : first_builtin(places, described_begins(image)))
     for (const Place& place : places) {
@@ -221,34 +254,55 @@ Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
   return facts;
 }
 
-void ImageFacts::add_builtins_of_blob(const image::ElfImage& image) {
-  std::optional<KnownVersion> version;
-  const auto index = image.machine() == image::Machine::kX86_64 ? known_version(image, version) : std::nullopt;
-  if (!index) return;
-  version_ = version->major;
+void ImageFacts::add_builtins_of_blob(const image::ElfImage& image, std::size_t index) {
+  version_ = kKnownVersions[index].major;
+  minor_ = kKnownVersions[index].minor;
+  if (bytecode_sizes_.empty()) bytecode_sizes_ = bytecode_sizes_of(image);
   const std::vector<Place> places = places_in(image, version_);
   if (const auto base = places.empty() ? std::nullopt : first_builtin(places, version_, image))
     for (const Place& place : places)
       if (const auto code = image.at_address(*base + place.begin, place.end - place.begin))
-        add_builtin(*code, *base + place.begin, place.number, *index);
+        add_builtin(*code, *base + place.begin, place.number, index);
+}
+
+void ImageFacts::add_builtins_of_blob(const image::ElfImage& image) {
+  if (image.machine() != image::Machine::kX86_64) return;
+  if (const auto index = known_version(image)) add_builtins_of_blob(image, *index);
+}
+
+Expected<ImageFacts> ImageFacts::read_without_symbols(ByteView file) {
+  const auto image = image::ElfImage::parse(file);
+  if (!image) return Failure(image.error());
+  if (image->machine() != image::Machine::kX86_64)
+    return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);
+  const auto index = known_version(*image);
+  ImageFacts facts;
+  if (!index) {
+    auto places = read_places(*image);
+    if (places && index.error().code == ErrorCode::kUnsupported) places->unknown_ = index.error();
+    return places;
+  }
+  facts.be_of_version(*index);
+  facts.add_builtins_of_blob(*image, *index);
+  // bun names a version of V8 for programs that ask for one, and has none.
+  if (facts.builtins_.empty()) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);
+  return facts;
 }
 
 // Chromium and Electron. A few builtins have no return address at their entry, only their caller's frame. They are
 // written by hand and among the first numbers, so these are left out. (Numbers of V8 10 to 14: 78 to 117.)
-Expected<ImageFacts> ImageFacts::read_builtins(ByteView file) {
+Expected<ImageFacts> ImageFacts::read_places(const image::ElfImage& image) {
   constexpr std::uint32_t kByHand = 256, kUnnamed = kMost;
-  const auto image = image::ElfImage::parse(file);
-  if (!image) return Failure(image.error());
   ImageFacts facts;
   std::vector<Place> places;
   std::optional<std::uint64_t> base;
   for (std::int32_t version = kReordered; !base && version >= kStreamsSince - 1; --version) {
-    places = image->machine() == image::Machine::kX86_64 ? places_in(*image, version) : std::vector<Place>();
-    if (!places.empty()) base = first_builtin(places, version, *image);
+    places = places_in(image, version);
+    if (!places.empty()) base = first_builtin(places, version, image);
   }
   for (std::uint32_t i = 0; base && i < places.size(); ++i) {
     if (places[i].number != i) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", i);
-    const auto code = image->at_address(*base + places[i].begin, places[i].end - places[i].begin);
+    const auto code = image.at_address(*base + places[i].begin, places[i].end - places[i].begin);
     if (code && i >= kByHand) facts.add_builtin(*code, *base + places[i].begin, kUnnamed, 0);
   }
   if (facts.builtins_.empty()) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);

@@ -24,7 +24,8 @@ namespace {
 
 class V8 final : public Runtime {
  public:
-  V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file)
+  // `has_symbols`: its file says where what is (ImageFile::open()).
+  V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file, bool has_symbols)
       : memory_(std::move(memory)) {
     const auto header = read_value<Elf64_Ehdr>(*memory_, image);
     const bool is_elf = header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0;
@@ -32,8 +33,17 @@ class V8 final : public Runtime {
       problem_ = Error{ErrorCode::kUnsupported, "code of a V8 for another machine", image};
       return;
     }
-    auto opened = file ? ImageFile::open(std::move(*file)) : Failure(file.error());
-    auto map = opened ? CodeMap::make((*opened)->facts()) : Failure(opened.error());
+    auto opened = file ? ImageFile::open(std::move(*file), has_symbols) : Failure(file.error());
+    if (!opened) {
+      problem_ = opened.error();
+      return;
+    }
+    if ((*opened)->facts().has_places_only()) {  // its heap is not known
+      file_ = std::move(*opened);
+      problem_ = file_->facts().unknown();
+      return;
+    }
+    const auto map = CodeMap::make((*opened)->facts());
     if (!map) {
       problem_ = map.error();
       return;
@@ -52,13 +62,10 @@ class V8 final : public Runtime {
       problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
   }
 
-  // Its heap is not known.
-  V8(std::shared_ptr<const Memory> memory, std::shared_ptr<const ImageFile> with_builtins)
-      : memory_(std::move(memory)), file_(std::move(with_builtins)) {}
-
   Architecture architecture() const override { return Architecture::kX86_64; }
   std::optional<Error> problem() const override { return problem_; }
   bool is_understood() const override { return names_.has_value(); }
+  [[nodiscard]] bool has_file() const { return file_ != nullptr; }
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const os::ProcMap& map) override {
@@ -250,10 +257,10 @@ Expected<std::uint64_t> find_large_image(const Memory& memory, std::uint64_t bas
   return base;
 }
 
-std::unique_ptr<Runtime> open_builtins(std::shared_ptr<const Memory> memory, std::uint64_t /*image*/,
-                                       Expected<MappedFile> file) {
-  auto opened = file ? ImageFile::open(std::move(*file), true) : Failure(file.error());
-  return opened ? std::make_unique<V8>(std::move(memory), std::move(*opened)) : nullptr;
+std::unique_ptr<Runtime> open_without_symbols(std::shared_ptr<const Memory> memory, std::uint64_t image,
+                                              Expected<MappedFile> file) {
+  auto opened = std::make_unique<V8>(std::move(memory), image, std::move(file), false);
+  return opened->has_file() ? std::move(opened) : nullptr;
 }
 
 Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) {
@@ -262,7 +269,7 @@ Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) 
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file) {
-  return std::make_unique<V8>(std::move(memory), image, std::move(file));
+  return std::make_unique<V8>(std::move(memory), image, std::move(file), true);
 }
 
 }  // namespace windlass::runtimes::v8

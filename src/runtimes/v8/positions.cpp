@@ -29,6 +29,13 @@ std::int64_t with_sign(std::uint64_t value) {
   return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
 }
 
+std::int64_t distance(std::uint64_t by, PositionForm form) {
+  if (form == PositionForm::kTwoBits) return static_cast<std::int64_t>(by >> 2);
+  if (form == PositionForm::kThreeBits) return static_cast<std::int64_t>(by >> 3);
+  const std::int64_t signed_by = with_sign(by);
+  return signed_by >= 0 ? signed_by : -(signed_by + 1);
+}
+
 }  // namespace
 
 SourcePosition unpacked(std::int64_t code, std::uint64_t raw) {
@@ -45,11 +52,8 @@ std::optional<std::vector<SourcePosition>> read_positions(std::span<const std::b
   std::int64_t code = form == PositionForm::kSignFromZero ? 0 : -1, raw = 0;
   while (!numbers.at_end()) {
     const auto by = numbers.next(), raw_by = numbers.next();
-    if (!by || !raw_by || *by > std::uint64_t{kFarthest} * 4) return std::nullopt;
-    const std::int64_t signed_by = with_sign(*by);
-    code += form == PositionForm::kTwoBits ? static_cast<std::int64_t>(*by >> 2)
-            : signed_by >= 0               ? signed_by
-                                           : -(signed_by + 1);
+    if (!by || !raw_by || *by > std::uint64_t{kFarthest} * 8) return std::nullopt;
+    code += distance(*by, form);
     raw = static_cast<std::int64_t>(static_cast<std::uint64_t>(raw) + static_cast<std::uint64_t>(with_sign(*raw_by)));
     if (code > kFarthest || raw < 0) return std::nullopt;
     found.push_back(unpacked(code, static_cast<std::uint64_t>(raw)));

@@ -19,9 +19,10 @@ struct SourcePosition {
 };
 
 // How an entry stores the distance of its code from the code of the entry before. kSign: with a sign that says whether
-// a statement begins there. kSignFromZero, V8 7: likewise, but the first one's is its code. kTwoBits, since V8 14:
-// above two bits that say the kind of the place. V8 13.6 has the sign, 14.6 the bits.
-enum class PositionForm : std::uint8_t { kSign, kTwoBits, kSignFromZero };
+// a statement begins there. kSignFromZero, V8 7: likewise, but the first one's is its code. kTwoBits, V8 14:
+// above two bits that say the kind of the place; kThreeBits, since V8 15: above three. V8 13.6 has the sign, 14.6 two
+// bits, 15.0 three.
+enum class PositionForm : std::uint8_t { kSign, kTwoBits, kSignFromZero, kThreeBits };
 
 // Ascending by code. Nothing: it is no such table, or not of this form.
 [[nodiscard]] std::optional<std::vector<SourcePosition>> read_positions(std::span<const std::byte> table,

@@ -1,6 +1,7 @@
 // JavaScript of our own on the releases of node that can be had.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -67,9 +68,22 @@ inline std::vector<NodeRelease> old_node_releases() {
   for (const NodePackage& package : kPackages) add_package(package, found);
   return found;
 }
+// Those that were followed by a release of long support.
+inline std::vector<NodeRelease> short_node_releases() {
+  constexpr NodePackage kPackages[] = {
+      {21, "21.7.3", "sha512-V3CYApuuMNUvaDeNjZZs+Z+/n/nDhkWLlN7Blg8r3OPYCkVII7RurCoG58GodYBAQBRtMwWWp6UUyh3Qv/Icxg=="},
+      {23, "23.4.0", "sha512-NrW4rVmSeTw8e3iglzewgAU2s8F5X/vB8njDYwwlvAopF66hw+vJtxzTEQuNT2CoPVILf6OT4GWXguW6CWKBWA=="},
+  };
+  std::vector<NodeRelease> found;
+  for (const NodePackage& package : kPackages) add_package(package, found);
+  return found;
+}
 inline std::vector<NodeRelease> all_node_releases() {
   std::vector<NodeRelease> found = node_releases(), old = old_node_releases();
   found.insert(found.end(), old.begin(), old.end());
+  if (!whole()) return found;
+  const std::vector<NodeRelease> others = short_node_releases();
+  found.insert(found.end(), others.begin(), others.end());
   return found;
 }
 
@@ -80,20 +94,24 @@ struct NodeWay {
   const char* seconds;  // that it runs before it is looked at
   std::string script = WINDLASS_V8_SOURCES "/chains.js";
 
+  bool has_tables = true;  // of lines and of inlined functions
+
   [[nodiscard]] bool is_wasm() const { return script.ends_with("wasm.js"); }
+  [[nodiscard]] bool is_deno() const { return script.ends_with(".cjs"); }
 };
 inline std::vector<NodeWay> node_ways(int major) {
-  // V8 prints functions inlined in WebAssembly's code in another way than we do. node 22 inlines none, and does not
+  // V8 prints functions inlined in WebAssembly's code in another way than we do. node 21 to 23 inline none, and do not
   // know the option.
   const std::string wasm = WINDLASS_V8_SOURCES "/wasm.js";
-  std::vector<NodeWay> ways = {{"interpreted", {"--no-sparkplug", "--no-opt"}, "0.3"},
-                               {"baseline", {"--always-sparkplug", "--no-opt"}, "0.3"},
-                               {"tiers", {}, "1.5"},
-                               {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
-                               {"WebAssembly",
-                                major == 22 ? std::vector<std::string>{"--no-liftoff"}
-                                            : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
-                                "0.3", wasm}};
+  std::vector<NodeWay> ways = {
+      {"interpreted", {"--no-sparkplug", "--no-opt"}, "0.3"},
+      {"baseline", {"--always-sparkplug", "--no-opt"}, "0.3"},
+      {"tiers", {}, "1.5"},
+      {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
+      {"WebAssembly",
+       major > 20 && major < 24 ? std::vector<std::string>{"--no-liftoff"}
+                                : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
+       "0.3", wasm}};
   if (major > 18) {  // node 18 has no maglev
     for (NodeWay* way : {&ways[0], &ways[1]}) way->options.emplace_back("--no-maglev");
     ways.push_back({"maglev", {"--maglev", "--no-opt"}, "1.5"});
@@ -105,7 +123,34 @@ inline std::vector<NodeWay> node_ways(int major) {
   }
   // The builtins are copied, since the program's text is in no file; node 26 knows no such option.
   if (major < 26) ways.push_back({"copied builtins", {"--use-largepages=on"}, "1.5"});
+  if (major == 23) {  // its WebAssembly is not read, and its optimised code has no tables
+    std::erase_if(ways, [](const NodeWay& way) { return way.is_wasm(); });
+    for (std::size_t i = 2; i < ways.size(); ++i) ways[i].has_tables = false;
+  }
   return ways;
+}
+
+// deno, whose V8 exports nothing for debuggers. Empty: it could not be fetched. WINDLASS_DENO names another one.
+inline std::string deno() {
+  if (const char* const other = std::getenv("WINDLASS_DENO"); other != nullptr) return other;
+  const std::string folder = kV8Folder + "/deno";
+  const bool is_there =
+      fetch_package(folder, "@deno/linux-x64-glibc", "2.9.6",
+                    "sha512-3md4TKLCuzsLDmfOoC5KN7NAZaxSVkMgm64vg6foD00JBADCpYS2/5QqXfzgnP5ZQz3iLP9vBQJtEgc116OAoQ==");
+  return is_there ? folder + "/deno" : std::string();
+}
+// It runs a script of CommonJS by that ending alone.
+inline std::string script_of_deno() {
+  std::string copy = kV8Folder + "/chains.cjs";
+  (void)run("cp " WINDLASS_V8_SOURCES "/chains.js " + copy);
+  return copy;
+}
+inline std::vector<NodeWay> deno_ways() {
+  const std::string script = script_of_deno();
+  return {{"interpreted", {"run", "-A", "--v8-flags=--no-sparkplug,--no-opt,--no-maglev"}, "0.3", script},
+          {"baseline", {"run", "-A", "--v8-flags=--always-sparkplug,--no-opt,--no-maglev"}, "0.3", script},
+          {"tiers", {"run", "-A"}, "1.5", script, false},
+          {"maglev", {"run", "-A", "--v8-flags=--maglev,--no-opt"}, "1.5", script, false}};
 }
 
 class NodeProgram : public RuntimeProgram {

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
 
 namespace windlass::runtimes::v8 {
@@ -39,10 +42,12 @@ class ImageWithBuiltins {
   Elf64_Ehdr header{};
   std::uint32_t list_flags = PF_R;
   std::vector<std::uint32_t> list;
+  std::string text;  // in front of the list
   std::vector<std::uint8_t> code;
 
   [[nodiscard]] Expected<ImageFacts> facts() const {
-    const std::size_t list_at = sizeof header + 2 * sizeof(Elf64_Phdr), list_size = list.size() * sizeof list.front();
+    const std::size_t text_at = sizeof header + 2 * sizeof(Elf64_Phdr), list_at = text_at + (text.size() + 7) / 8 * 8;
+    const std::size_t list_size = list.size() * sizeof list.front();
     const std::size_t code_at = (list_at + list_size + kPage - 1) / kPage * kPage;
     Elf64_Phdr segments[2] = {
         {PT_LOAD, list_flags, 0, 0, 0, list_at + list_size, list_at + list_size, kPage},
@@ -50,9 +55,10 @@ class ImageWithBuiltins {
     std::vector<std::byte> file(code_at + code.size());
     std::memcpy(file.data(), &header, sizeof header);
     std::memcpy(file.data() + sizeof header, segments, sizeof segments);
+    std::memcpy(file.data() + text_at, text.data(), text.size());
     std::memcpy(file.data() + list_at, list.data(), list_size);
     std::memcpy(file.data() + code_at, code.data(), code.size());
-    return ImageFacts::read_builtins({file.data(), file.size()});
+    return ImageFacts::read_without_symbols({file.data(), file.size()});
   }
 };
 
@@ -115,6 +121,58 @@ TEST(V8Blob, OnePlaceWithoutPaddingRefutesTheList) {
   ImageWithBuiltins cut;
   cut.code.pop_back();
   EXPECT_EQ(cut.facts().error().code, ErrorCode::kNotFound);
+}
+
+// As deno does.
+TEST(V8Blob, TheVersionThatTheFileNamesTellsTheRest) {
+  ImageWithBuiltins image;
+  using namespace std::string_literals;
+  image.text = "\0v1.0-rusty\0"s + "15.0.245.2-rusty\0"s;
+  const auto facts = image.facts();
+  ASSERT_TRUE(facts) << facts.error().text();
+  EXPECT_FALSE(facts->has_places_only());
+  EXPECT_FALSE(facts->unknown());
+  EXPECT_EQ(facts->version(), 15);
+  EXPECT_EQ(facts->instance_type("MAP_TYPE"), 268);
+  EXPECT_EQ(facts->instance_type("SHARED_FUNCTION_INFO_TYPE"), 278);
+  EXPECT_EQ(facts->instance_type("SCRIPT_TYPE"), 166) << "as in 14.6";
+  ASSERT_EQ(facts->builtins().size(), kCount);
+  EXPECT_EQ(facts->builtins()[66].name, "JSEntry");
+  EXPECT_EQ(facts->builtins()[700].name, "");
+  const auto layout = Layout::make(*facts);
+  ASSERT_TRUE(layout) << layout.error().text();
+  EXPECT_TRUE(layout->has_plain_lengths);
+}
+
+// As bun does, which has another engine.
+TEST(V8Blob, AVersionWithoutBuiltinsIsNoV8) {
+  for (const char* version : {"12.4.254.21-node.33", "15.0.245.2-rusty", "15.9.245.2-rusty"}) {
+    ImageWithBuiltins image;
+    image.text = std::string(version) + '\0';
+    image.list.resize(40);
+    EXPECT_EQ(image.facts().error().code, ErrorCode::kNotFound) << version;
+  }
+}
+
+TEST(V8Blob, AVersionThatIsNotKnownLeavesThePlaces) {
+  for (const char* version : {"15.9.245.2-rusty", "150.0.1.2-node.7"}) {
+    ImageWithBuiltins image;
+    image.text = std::string(version) + '\0';
+    const auto facts = image.facts();
+    ASSERT_TRUE(facts) << facts.error().text();
+    EXPECT_TRUE(facts->has_places_only());
+    ASSERT_TRUE(facts->unknown());
+    EXPECT_EQ(facts->unknown()->code, ErrorCode::kUnsupported);
+    EXPECT_EQ(facts->unknown()->where, static_cast<std::uint64_t>(std::atoi(version)));
+  }
+  for (const char* other : {"15.0.245.2-rustysrc", "15.0-rusty", "rusty"}) {
+    ImageWithBuiltins image;
+    image.text = std::string(other) + '\0';
+    const auto facts = image.facts();
+    ASSERT_TRUE(facts) << facts.error().text();
+    EXPECT_TRUE(facts->has_places_only()) << other;
+    EXPECT_FALSE(facts->unknown()) << other;
+  }
 }
 
 TEST(V8Blob, OtherListsAreRefused) {

@@ -388,22 +388,45 @@ TEST(V8Names, WeakPointersAreFollowed) {
   EXPECT_EQ(functions_at(process, 5), "f 26 ");
 }
 
-// V8 13 has an object between them.
+// V8 13 has an object between them; 12.9 calls the place of it otherwise.
 TEST(V8Names, WrappersAreFollowed) {
   constexpr std::uint16_t kWrapper = fake::kInterpreterData + 1;
   constexpr std::uint64_t kWrapperAt = fake::kTables + 0x1c0;
-  fake::Facts facts = fake::facts();
-  facts.emplace_back("type_SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE", kWrapper);
-  facts.emplace_back("class_SharedFunctionInfoWrapper__shared_info__x", 8);
-  facts.emplace_back("DeoptimizationDataWrappedSharedFunctionInfoIndex", 4);
-  Process process(facts);
-  process.memory.put_object(kWrapperAt, kWrapper, {fake::kShared + 1});
-  process.memory.put(fake::kData + 48, kWrapperAt + 1);
-  EXPECT_EQ(functions_at(process, 5), "f 26 ");
+  for (const char* place :
+       {"DeoptimizationDataWrappedSharedFunctionInfoIndex", "DeoptimizationDataSharedFunctionInfoWrapperIndex"}) {
+    fake::Facts facts = fake::facts();
+    facts.emplace_back("type_SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE", kWrapper);
+    facts.emplace_back("class_SharedFunctionInfoWrapper__shared_info__x", 8);
+    facts.emplace_back(place, 4);
+    Process process(facts);
+    process.memory.put_object(kWrapperAt, kWrapper, {fake::kShared + 1});
+    process.memory.put(fake::kData + 48, kWrapperAt + 1);
+    EXPECT_EQ(functions_at(process, 5), "f 26 ") << place;
+  }
   Process without;
   without.memory.put_object(kWrapperAt, kWrapper, {fake::kShared + 1});
   without.memory.put(fake::kData + 48, kWrapperAt + 1);
   EXPECT_EQ(functions_at(without, 5), "");
+}
+
+// Since V8 14.9 arrays have 32-bit numbers, with anything behind them, and bytecodes tagged ones.
+TEST(V8Names, LengthsOfArraysMayBePlain) {
+  fake::FakeMemory memory = fake::make();
+  memory.put_object(fake::kBytecodes, fake::kBytecodeArray, {fake::number(12)});
+  Layout layout = Layout::make(Process().facts.value()).value();
+  for (const bool plain : {false, true}) {
+    layout.has_plain_lengths = plain;
+    const Heap heap(memory, layout);
+    memory.put_object(fake::kTables, fake::kArray, {plain ? 0x43d7'0000'0002 : fake::number(2), 0, fake::number(8)});
+    EXPECT_EQ(heap.length_of(fake::kTables + 1), 2U);
+    EXPECT_EQ(heap.element(fake::kTables + 1, 1), fake::number(8));
+    EXPECT_EQ(heap.element(fake::kTables + 1, 2), std::nullopt);
+    EXPECT_EQ(heap.length_of_bytecodes(fake::kBytecodes + 1), 12U);
+    memory.put_object(fake::kTables, fake::kArray, {plain ? 0x8000'0000 : 2});
+    EXPECT_EQ(heap.length_of(fake::kTables + 1), std::nullopt);
+    memory.put_object(fake::kTables, fake::kArray, {0});
+    EXPECT_EQ(heap.length_of(fake::kTables + 1), 0U);
+  }
 }
 
 }  // namespace

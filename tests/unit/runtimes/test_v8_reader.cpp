@@ -114,6 +114,16 @@ constexpr Tagged number(std::int32_t value) { return static_cast<std::uint64_t>(
 TEST(V8Positions, AreReadInBothForms) {
   // Code 0 (one behind the entry, -1), position 5; code 4, position 7.
   const auto by_sign = read_positions(bytes_of({0x02, 0x18, 0x08, 0x08}), PositionForm::kSign);
+  // Of deno: 6 places in 24 bytes of bytecodes.
+  const auto by_three =
+      read_positions(bytes_of({0x02, 0xe0, 0x18, 0x0b, 0x18, 0x2a, 0x1c, 0x4a, 0x2c, 0x22, 0x2b, 0x2b, 0x3c}),
+                     PositionForm::kThreeBits);
+  ASSERT_TRUE(by_three);
+  ASSERT_EQ(by_three->size(), 6U);
+  EXPECT_EQ(by_three->front().code, -1);
+  EXPECT_EQ(by_three->front().position, 791);
+  EXPECT_EQ(by_three->back().code, 23);
+  EXPECT_EQ(by_three->back().position, 791 + 6 + 7 + 11 - 11 + 15);
   const auto by_bits = read_positions(bytes_of({0x05, 0x18, 0x11, 0x08}), PositionForm::kTwoBits);
   for (const auto& found : {by_sign, by_bits}) {
     ASSERT_TRUE(found && found->size() == 2);
