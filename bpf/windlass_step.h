@@ -364,9 +364,11 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   if (cfa_reg >= WL_RULE_REGISTERS || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
   __u64 base = cursor->regs[cfa_reg & WL_REGISTER_MASK];
 #ifndef WL_TARGET_A64
-  /* In Windows' machine frame rip stands below rsp. */
+  /* In the kernel's context of a signal rip stands above rsp. In Windows' machine frame it stands below, and OCaml's
+   * frames of a garbage collection are marked as signal frames, whose return address is on the stack that they lead to.
+   */
   if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_SP && rule->cfa_kind == WL_CFA_MEM &&
-      !(rule->ra_kind == WL_REG_BASE && rule->ra_offset < rule->cfa_offset)) {
+      rule->ra_kind == WL_REG_BASE && rule->ra_offset > rule->cfa_offset) {
     return wl_step_signal(u, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
   }
 #endif

@@ -196,6 +196,15 @@ TEST(Step, CyclicStackEnds) {
   EXPECT_EQ(steps, 1 + 2 * (WL_MAX_BACKWARD_STEPS + 1));
 }
 
+// What glibc says of the code that a handler returns to.
+wl_rule signal_rule() {
+  auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
+  rule.ra_kind = WL_REG_BASE;
+  rule.ra_offset = 168;
+  rule.flags = WL_RULE_SIGNAL;
+  return rule;
+}
+
 // A signal frame that restores its own sp, as a damaged stack may hold it.
 TEST(Step, CyclicSignalFramesEnd) {
   FakeTarget target;
@@ -203,8 +212,7 @@ TEST(Step, CyclicSignalFramesEnd) {
   frame[5 + 15] = kStack;
   frame[5 + 16] = kCode;
   target.write(kStack, frame);
-  auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
-  rule.flags = WL_RULE_SIGNAL;
+  auto rule = signal_rule();
   auto cursor = FakeTarget::cursor(kCode, kStack, 0);
   int status = WL_CONTINUE;
   unsigned steps = 0;
@@ -237,8 +245,7 @@ TEST(Step, TheInterruptedStackIsNoted) {
     frame[5 + 15] = kStack + distance;
     frame[5 + 16] = kCode;
     target.write(kStack, frame);
-    auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
-    rule.flags = WL_RULE_SIGNAL;
+    auto rule = signal_rule();
     auto cursor = FakeTarget::cursor(kCode, kStack, 0);
     ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
     EXPECT_EQ(target.scratch->unwind.next_stack, distance == WL_MAX_RAW_PIECE ? kStack + distance : 0);
@@ -253,8 +260,7 @@ TEST(Step, SignalFrameRestoresEverything) {
   frame[5 + 15] = kStack + 0x1000;
   frame[5 + 16] = kCode + 0x123;
   target.write(kStack, frame);
-  auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
-  rule.flags = WL_RULE_SIGNAL;
+  auto rule = signal_rule();
   auto cursor = FakeTarget::cursor(kCode, kStack, 0);
   cursor.exact = 0;
   cursor.valid = WL_VALID_BASE;
@@ -307,6 +313,23 @@ TEST(Step, MachineFrame) {
   EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 0x1000);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+  EXPECT_EQ(cursor.exact, 1);
+}
+
+// caml_call_gc of OCaml 5: a signal frame on C's stack, whose second word leads to the stack that called it.
+TEST(Step, SignalFrameWithoutAContext) {
+  FakeTarget target;
+  const std::uint64_t fiber = kStack + 0x1000;
+  target.write(kStack, {0x77, fiber});
+  target.write(fiber, {kCode + 0x123});
+  auto rule = rule_of(WL_CFA_MEM, 7, 8, WL_REG_SAME, 0);
+  rule.cfa_arg = 8;
+  rule.flags = WL_RULE_SIGNAL;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0x99);
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], fiber + 8);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x99U);
   EXPECT_EQ(cursor.exact, 1);
 }
 
