@@ -76,20 +76,28 @@ void tell_if_followed(const StepContext& context, const FrameRow& row, const Cal
   tell_steady_step(context, *found, check, step);
 }
 
+// Where a thread goes that has just been made, if it may stand here: behind a system call, and 0 is in rax. 0: none.
+std::uint64_t new_thread_goes_to(const StepContext& context) {
+  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
+  const CodeAddress pc = context.frame.pc();
+  std::uint8_t before[sizeof kSystemCall];
+  if (context.frame.registers.architecture() != Architecture::kX86_64 || pc.is_return_address() ||
+      !read_code(context, pc.value() - sizeof before, before, sizeof before) ||
+      std::memcmp(before, kSystemCall, sizeof before) != 0)
+    return 0;
+  return goes_if_zero(context, pc.value());
+}
+
 }  // namespace
+
+bool may_begin_thread(const StepContext& context) { return new_thread_goes_to(context) != 0; }
 
 // A new thread starts behind the system call that made it, with 0 in rax and nothing on its stack. glibc's clone3()
 // describes the code to which this leads as having no caller. The code in between is not described.
 bool by_thread_begin(const StepContext& context, Step& step) {
-  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
-  const CodeAddress pc = context.frame.pc();
   const Registers& registers = context.frame.registers;
-  std::uint8_t before[sizeof kSystemCall];
-  if (registers.architecture() != Architecture::kX86_64 || pc.is_return_address() || !registers.has(x86_64::kRax) ||
-      registers.get(x86_64::kRax) != 0 || !read_code(context, pc.value() - sizeof before, before, sizeof before) ||
-      std::memcmp(before, kSystemCall, sizeof before) != 0)
-    return false;
-  const std::uint64_t target = goes_if_zero(context, pc.value());
+  if (!registers.has(x86_64::kRax) || registers.get(x86_64::kRax) != 0) return false;
+  const std::uint64_t target = new_thread_goes_to(context);
   const Module* module = target != 0 ? module_at(context.space, target) : nullptr;
   FrameRow row;
   if (module == nullptr || !module->row_at(target, row) || !row.return_address.is(RegisterRule::kUndefined) ||

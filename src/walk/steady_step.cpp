@@ -83,20 +83,11 @@ class Layout {
   SteadyStep::Word word_ = SteadyStep::Word::kAny;
 };
 
-// by_thread_begin() tells by rax whether a thread begins here.
-bool is_behind_system_call(const StepContext& context) {
-  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
-  const CodeAddress pc = context.frame.pc();
-  std::uint8_t before[sizeof kSystemCall];
-  return !pc.is_return_address() && (!read_code(context, pc.value() - sizeof before, before, sizeof before) ||
-                                     std::memcmp(before, kSystemCall, sizeof before) == 0);
-}
-
 // Is it code that other unwinders than by_synthesis() leave by what the stack holds?
 bool may_be_left_otherwise(const StepContext& context) {
   const bool is_exact = context.in_generated_code() && context.module->is_exact();
   return context.space.architecture() != Architecture::kX86_64 || is_exact || context.module->is_windows() ||
-         context.scratch.left_frames.of(context.module->id()).room != 0 || is_behind_system_call(context);
+         context.scratch.left_frames.of(context.module->id()).room != 0 || may_begin_thread(context);
 }
 
 bool same_frame_pointer(const FrameRow& a, const FrameRow& b) {

@@ -169,6 +169,8 @@ bool by_left_frame(const StepContext& context, Step& step);     // by_left_frame
 bool by_present_jump(const StepContext& context, Step& step);   // by_code.cpp: PHP's and Ruby's code
 bool by_leaf(const StepContext& context, Step& step);           // by_code.cpp
 bool by_thread_begin(const StepContext& context, Step& step);   // by_thread_start.cpp
+// Does by_thread_begin() go by rax here?
+[[nodiscard]] bool may_begin_thread(const StepContext& context);
 bool by_thread_start(const StepContext& context, Step& step);   // by_thread_start.cpp
 bool by_frame_pointer(const StepContext& context, Step& step);  // by_frame_pointer.cpp
 // The same with what by_call_site() is told, and what it went by.

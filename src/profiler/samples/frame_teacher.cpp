@@ -103,6 +103,15 @@ manager::PublishedCode* teacher_of(const MapSet& maps, std::uint64_t address) {
   return code != nullptr && (*code)->teaches() ? code->get() : nullptr;
 }
 
+// Of a step in a file's code: its mapping, if the caller is in the same file. Null of others, and of code that changes.
+const Mapping* mapping_of(const MapSet& maps, const CheckedStep& step) {
+  const Mapping* mapping = step.step.guard == 0 ? maps.find(lookup_address(step.frame)) : nullptr;
+  if (mapping == nullptr || mapping->kind != MappingKind::kFile) return nullptr;
+  const Mapping* caller = step.caller != 0 ? maps.find(step.caller - 1) : mapping;
+  const bool same = caller != nullptr && caller->module == mapping->module && caller->bias == mapping->bias;
+  return same ? mapping : nullptr;
+}
+
 }  // namespace
 
 std::size_t FrameTeacher::KeyHash::operator()(const wl_learned_key& key) const {
@@ -298,26 +307,65 @@ void FrameTeacher::teach_step(const wl_learned_key& key, std::uint64_t caller, P
 void FrameTeacher::teach(const Pupil& pupil, std::span<const CheckedStep> steps, std::uint64_t now) {
   if (places_.size() >= kMaxKnown) places_.clear();
   for (const CheckedStep& checked : steps) {
-    wl_learned_key key = key_of(pupil, checked.frame);
-    key.kind |= WL_LEARNED_STEP;
-    const auto [found, is_new] = places_.try_emplace(key);
-    Place& place = found->second;
-    if (is_new || place.step.guard != checked.step.guard) place = {.step = checked.step};  // there is other code now
-    if (place.contradicted) continue;
-    const bool is_other = place.step.word != WL_WORD_ANY && checked.step.word != WL_WORD_ANY &&
-                          (place.step.word != checked.step.word || place.step.word_at != checked.step.word_at);
-    if (is_other) continue;  // the word changes, and one of its kinds is taught
-    if (const auto step = both(place.step, checked.step)) {
-      if (step->word != place.step.word || step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp)
-        place.asked = 0;
-      place.step = *step;
-      const bool any = step->callers[0] == WL_ANY_CALLER;
-      teach_step(key, any ? 0 : checked.caller, place, now);
-    } else {
-      place.contradicted = true;
-      sink_(key, wl_learned{});
-    }
+    const Mapping* mapping = mapping_of(pupil.maps, checked);
+    if (mapping != nullptr && is_new_to(pupil, mapping->module)) teach_what_others_know(pupil, *mapping, now);
+    const bool fits = teach(pupil, checked, now);
+    if (mapping != nullptr) note(*mapping, checked, fits);
   }
+}
+
+bool FrameTeacher::teach(const Pupil& pupil, const CheckedStep& checked, std::uint64_t now) {
+  wl_learned_key key = key_of(pupil, checked.frame);
+  key.kind |= WL_LEARNED_STEP;
+  const auto [found, is_new] = places_.try_emplace(key);
+  Place& place = found->second;
+  if (is_new || place.step.guard != checked.step.guard) place = {.step = checked.step};  // there is other code now
+  if (place.contradicted) return false;
+  const bool is_other = place.step.word != WL_WORD_ANY && checked.step.word != WL_WORD_ANY &&
+                        (place.step.word != checked.step.word || place.step.word_at != checked.step.word_at);
+  if (is_other) return true;  // the word changes, and one of its kinds is taught
+  if (const auto step = both(place.step, checked.step)) {
+    if (step->word != place.step.word || step->from_sp != place.step.from_sp || step->from_fp != place.step.from_fp)
+      place.asked = 0;
+    place.step = *step;
+    const bool any = step->callers[0] == WL_ANY_CALLER;
+    teach_step(key, any ? 0 : checked.caller, place, now);
+    return true;
+  }
+  place.contradicted = true;
+  sink_(key, wl_learned{});
+  return false;
+}
+
+bool FrameTeacher::is_new_to(const Pupil& pupil, std::uint32_t module) {
+  if (given_.size() >= kMaxKnown) given_.clear();
+  return given_.insert({module, pupil.epoch, pupil.tgid, 0}).second;
+}
+
+// The addresses of a step in a mapping's file, or the other way round by the difference of the two biases.
+CheckedStep FrameTeacher::moved(CheckedStep step, std::uint64_t by) {
+  step.frame = is_exact(step.frame) ? ((step.frame & ~WL_FRAME_EXACT) + by) | WL_FRAME_EXACT : step.frame + by;
+  if (step.caller != 0) step.caller += by;
+  return step;
+}
+
+void FrameTeacher::note(const Mapping& mapping, const CheckedStep& checked, bool fits) {
+  if (of_files_.size() >= kMostFiles && !of_files_.contains(mapping.module)) of_files_.clear();
+  auto& known = of_files_[mapping.module];
+  const CheckedStep step = moved(checked, 0 - mapping.bias);
+  if (known.size() >= kMostOfFile && !known.contains(step.frame)) return;
+  OfFile& place = known[step.frame];
+  if (!fits) place = {.contradicted = true, .steps = {}};
+  const auto same = std::ranges::find(place.steps, step.caller, &CheckedStep::caller);
+  if (!place.contradicted && same == place.steps.end() && place.steps.size() < kMostCallersOfFile)
+    place.steps.push_back(step);
+}
+
+void FrameTeacher::teach_what_others_know(const Pupil& pupil, const Mapping& mapping, std::uint64_t now) {
+  const auto known = of_files_.find(mapping.module);
+  if (known == of_files_.end()) return;
+  for (const auto& [frame, place] : known->second)
+    for (const CheckedStep& step : place.steps) (void)teach(pupil, moved(step, mapping.bias), now);
 }
 
 const wl_learned* FrameTeacher::lesson(const Pupil& pupil, std::uint64_t frame) {

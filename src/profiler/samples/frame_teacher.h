@@ -7,7 +7,9 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "profiler/processes/process_table.h"
 #include "profiler/samples/raw_unwinder.h"
@@ -84,9 +86,25 @@ class FrameTeacher {
     wl_steady step{};
   };
   void teach_step(const wl_learned_key& key, std::uint64_t caller, Place& place, std::uint64_t now);
+  // False: another step was taught of the place before. Now none is.
+  bool teach(const Pupil& pupil, const CheckedStep& checked, std::uint64_t now);
+
+  // What was taught of a place in a file, by addresses of the file. A process that runs the file, too, is taught the
+  // same at its first sample: many programs end within milliseconds.
+  struct OfFile {
+    bool contradicted = false;
+    std::vector<CheckedStep> steps;
+  };
+  static constexpr std::size_t kMostFiles = 64, kMostOfFile = 512, kMostCallersOfFile = 4;  // 20 MB in all
+  [[nodiscard]] static CheckedStep moved(CheckedStep step, std::uint64_t by);
+  [[nodiscard]] bool is_new_to(const Pupil& pupil, std::uint32_t module);
+  void note(const Mapping& mapping, const CheckedStep& checked, bool fits);
+  void teach_what_others_know(const Pupil& pupil, const Mapping& mapping, std::uint64_t now);
 
   Sink sink_;
   std::unordered_map<wl_learned_key, Place, KeyHash, KeyEqual> places_;
+  std::unordered_map<std::uint32_t, std::unordered_map<std::uint64_t, OfFile>> of_files_;  // by module and frame
+  std::unordered_set<wl_learned_key, KeyHash, KeyEqual> given_;                 // modules in the place of the pc
   std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> calls_;  // when each was taught last
   std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;          // by address, not by block
   Blocks blocks_;

@@ -165,6 +165,37 @@ TEST_F(TakenWordsTest, AStepFromOtherCodeAtTheAddressIsTaughtAnew) {
   EXPECT_EQ(lesson().rule.cfa_offset, 16) << "which other code does not";
 }
 
+// A program that ends within milliseconds: its next process runs the file elsewhere.
+TEST_F(TakenWordsTest, StepsOfAFileAreTaughtToItsNextProcess) {
+  constexpr std::uint64_t kBias = 0x6000;
+  const auto checked = [](std::uint64_t frame, std::uint64_t caller, std::int16_t cfa = 16) {
+    CheckedStep step{frame, caller, {}};
+    step.step.certainty = WL_CHECKED;
+    step.step.rule.cfa_offset = cfa;
+    return step;
+  };
+  maps.add({0x3000, 0x4000, 0, 4, 0, MappingKind::kFile});
+  teacher.teach(process(),
+                std::vector{checked(0x1100, 0x1300), checked(0x1100, 0x1400), checked(0x1180 | WL_FRAME_EXACT, 0x1300),
+                            checked(0x1200, 0x3300), checked(0x3100, 0x3300), checked(0x1500, 0x1300),
+                            checked(0x1500, 0x1300, 32)},
+                1);
+  MapSet others;
+  others.add({0x1000 + kBias, 0x2000 + kBias, 0, 3, kBias, MappingKind::kFile});
+  taught.clear();
+  teacher.teach({10, 8, others}, std::vector{checked(0x1700 + kBias, 0x1300 + kBias)}, 2);
+  const auto lesson = [&](std::uint64_t pc, std::uint32_t kind = 0) {
+    return std::bit_cast<wl_steady>(taught.at({pc + kBias, 8, WL_LEARNED_STEP | kind}));
+  };
+  EXPECT_EQ(lesson(0x10ff).callers[0] + lesson(0x10ff).callers[1], 0x1300 + 0x1400 + 2 * kBias);
+  EXPECT_EQ(lesson(0x1180, WL_LEARNED_EXACT).callers[0], 0x1300 + kBias);
+  EXPECT_EQ(lesson(0x16ff).callers[0], 0x1300 + kBias) << "its own";
+  EXPECT_EQ(taught.size(), 3U) << "not those of other files or with callers there, nor what was contradicted";
+  taught.clear();
+  teacher.teach({10, 8, others}, std::vector{checked(0x1700 + kBias, 0x1300 + kBias)}, 3);
+  EXPECT_TRUE(taught.empty()) << "once";
+}
+
 TEST_F(TakenWordsTest, WhatHoldsForInterruptedFramesAloneIsToldApart) {
   runtime->interrupted_alone = true;
   teacher.teach(process(), std::vector<std::uint64_t>{(kCode + 0x45) | WL_FRAME_EXACT, kCode + 0x81, kCode}, 1);

@@ -39,6 +39,7 @@ class SteadySteps : public Certainty, protected walk::CodeMemo::Listener {
     const_cast<walk::Module*>(walk::module_at(space_, kFunction))->keep_code(kept);
   }
   void take(const SteadyStep& step) override {
+    exact_ |= step.pc == CodeAddress::instruction(kFunction);
     if (step.pc != CodeAddress::return_address(kFunction)) return;
     told_ = true;
     caller_ = step.caller;
@@ -67,7 +68,7 @@ class SteadySteps : public Certainty, protected walk::CodeMemo::Listener {
   }
 
   walk::CodeMemo memo_;
-  bool told_ = false, code_changes_ = false, caller_changes_ = false;
+  bool told_ = false, exact_ = false, code_changes_ = false, caller_changes_ = false;
   std::uint64_t caller_ = 0;
   std::int32_t from_sp_ = 0, from_fp_ = 0, word_at_ = 0;
   SteadyStep::Word word_ = SteadyStep::Word::kAny;
@@ -108,6 +109,28 @@ TEST_F(SteadySteps, CodeThatMayChangeIsToldOfWithThat) {
   keep({.memo = &memo_, .code = 1, .changes = true});
   ASSERT_TRUE(tells());
   EXPECT_TRUE(code_changes_ && caller_changes_);
+}
+
+// A thread that was just made stands behind the call that made it, too, with 0 in rax.
+TEST_F(SteadySteps, BehindASystemCallTheCodeSaysWhetherAThreadMayBeginThere) {
+  const auto is_told = [&](const Code& behind) {
+    Code code{0x0f, 0x05};
+    code.insert(code.end(), behind.begin(), behind.end());
+    put(kFunction - 2, code);
+    word(kStack, kCaller);
+    exact_ = false;
+    memo_.clear();
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kFunction));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRbp, kFrame);
+    StackWalker walker(space_, registers);
+    EXPECT_TRUE(walker.step()) << walker.error().text();
+    return exact_;
+  };
+  EXPECT_TRUE(is_told({0x48, 0x89, 0xc7, 0xc3})) << "mov rdi, rax; ret";
+  EXPECT_FALSE(is_told({0x48, 0x85, 0xc0, 0x74, 0x08, 0xc3})) << "test rax, rax; jz; ret";
+  EXPECT_TRUE(is_told({0x48, 0x85, 0xc0, 0x75, 0x00, 0xc3})) << "test rax, rax; jnz; ret";
 }
 
 }  // namespace
