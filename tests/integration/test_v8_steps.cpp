@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <ranges>
@@ -62,6 +63,12 @@ void add_peers(StepJudge& judge, const std::string& program) {
   });
 }
 
+// The builtin in the program's file at a pc; null: none is there.
+const v8::ImageFacts::Builtin* builtin_at(const v8::ImageFacts& facts, const StepJudge& judge, std::uint64_t pc) {
+  const walk::Module* module = walk::module_at(judge.target().space, pc);
+  return module != nullptr && !module->info().file.empty() ? facts.builtin_at(pc - module->info().bias) : nullptr;
+}
+
 // A node without symbols, for as long as the test runs.
 class StrippedNode {
  public:
@@ -94,8 +101,7 @@ class StrippedNode {
   }
   // By the symbols that the program had; null: none is there.
   [[nodiscard]] const v8::ImageFacts::Builtin* builtin(const StepJudge& judge, std::uint64_t pc) const {
-    const walk::Module* module = walk::module_at(judge.target().space, pc);
-    return module != nullptr && !module->info().file.empty() ? facts_.builtin_at(pc - module->info().bias) : nullptr;
+    return builtin_at(facts_, judge, pc);
   }
 
  private:
@@ -143,17 +149,32 @@ void set_ways(StepJudge& judge, const StrippedNode* stripped = nullptr) {
   };
 }
 
-void judge_all(StepJudge& judge, const test::NodeRelease& release, const test::NodeWay& way, std::string_view what) {
+void judge_all(StepJudge& judge, int major, const test::NodeWay& way, std::string_view what) {
   const std::size_t functions = test::whole() && !way.is_wasm() ? 40 : 10, judged = test::whole() ? 20'000 : 1'000;
   judge.run(test::whole() ? 200'000 : 30'000,
             [&] { return judge.methods.size() >= functions && judge.judged >= judged; });
   ::printf("%s %d %s: %zu instructions judged, %zu different ones of %zu builtins and functions: %zu wrong\n",
-           what.data(), release.major, way.name, judge.judged, judge.instructions.size(), judge.methods.size(),
-           judge.wrong);
+           what.data(), major, way.name, judge.judged, judge.instructions.size(), judge.methods.size(), judge.wrong);
   ::printf("%s", judge.peers_text().c_str());
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   EXPECT_GE(judge.judged, judged);
   EXPECT_GE(judge.methods.size(), functions);
+}
+
+// `set`: what it judges by.
+void judge_program(const std::string& file, int major, const test::NodeWay& way, std::string_view what,
+                   const std::function<void(StepJudge&)>& set) {
+  SCOPED_TRACE(fmt::format("{} {}", file, way.name));
+  const test::NodeProgram program(file, way, {"step", way.seconds});
+  ASSERT_FALSE(program.printed().empty());
+  ASSERT_TRUE(test::stop(program.pid()));
+  StepJudge judge(program.pid());
+  // The main thread may wait for another one, and for good (seen twice).
+  const test::Alarms alarms(900'000);
+  set(judge);
+  judge_all(judge, major, way, what);
+  ::kill(program.pid(), SIGKILL);
+  ::waitpid(program.pid(), nullptr, __WALL);
 }
 
 TEST(V8Steps, EveryInstructionHasItsCaller) {
@@ -165,18 +186,10 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
     if (!test::whole() && &release != &releases.front() && !is_oldest && !is_newest) continue;
     for (const test::NodeWay& way : test::node_ways(release.major)) {
       if (!test::whole() && turn++ % 2 != 0) continue;
-      SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
-      const test::NodeProgram program(release.program, way, {"step", way.seconds});
-      ASSERT_FALSE(program.printed().empty());
-      ASSERT_TRUE(test::stop(program.pid()));
-      StepJudge judge(program.pid());
-      // The main thread may wait for another one, and for good (seen twice).
-      const test::Alarms alarms(900'000);
-      set_ways(judge);
-      add_peers(judge, release.program);
-      judge_all(judge, release, way, "node");
-      ::kill(program.pid(), SIGKILL);
-      ::waitpid(program.pid(), nullptr, __WALL);
+      judge_program(release.program, release.major, way, "node", [&](StepJudge& judge) {
+        set_ways(judge);
+        add_peers(judge, release.program);
+      });
     }
   }
 }
@@ -192,16 +205,8 @@ TEST(V8Steps, EveryInstructionOfAStrippedNodeHasItsCaller) {
     for (const test::NodeWay& way : test::node_ways(release.major)) {
       const std::string name = way.name;
       if (!test::whole() && name != "interpreted" && name != "tiers") continue;
-      SCOPED_TRACE(fmt::format("{} {}", release.program, name));
-      const test::NodeProgram program(stripped.path(), way, {"step", way.seconds});
-      ASSERT_FALSE(program.printed().empty());
-      ASSERT_TRUE(test::stop(program.pid()));
-      StepJudge judge(program.pid());
-      const test::Alarms alarms(900'000);
-      set_ways(judge, &stripped);
-      judge_all(judge, release, way, "stripped node");
-      ::kill(program.pid(), SIGKILL);
-      ::waitpid(program.pid(), nullptr, __WALL);
+      judge_program(stripped.path(), release.major, way, "stripped node",
+                    [&](StepJudge& judge) { set_ways(judge, &stripped); });
     }
   }
 }
@@ -216,26 +221,14 @@ TEST(V8Steps, EveryInstructionOfDenoHasItsCaller) {
   ASSERT_TRUE(facts) << facts.error().text();
   for (const test::NodeWay& way : test::deno_ways()) {
     if (!test::whole() && way.name != std::string_view("tiers")) continue;
-    SCOPED_TRACE(way.name);
-    const test::NodeProgram program(deno, way, {"step", way.seconds});
-    ASSERT_FALSE(program.printed().empty());
-    ASSERT_TRUE(test::stop(program.pid()));
-    StepJudge judge(program.pid());
-    const test::Alarms alarms(900'000);
-    set_ways(judge);
-    const auto builtin = [&](std::uint64_t pc) {
-      const walk::Module* module = walk::module_at(judge.target().space, pc);
-      const bool is_file = module != nullptr && !module->info().file.empty();
-      return is_file ? facts->builtin_at(pc - module->info().bias) : nullptr;
-    };
-    judge.ways.remakes_stack = [&](const user_regs_struct& before, const user_regs_struct& now) {
-      const v8::ImageFacts::Builtin* at = builtin(before.rip);
-      return at != nullptr && (at->name.starts_with("DeoptimizationEntry") ||
-                               (at->name.empty() && now.rsp > before.rsp && judge.makes_sp(before.rip)));
-    };
-    judge_all(judge, {deno, 0}, way, "deno");
-    ::kill(program.pid(), SIGKILL);
-    ::waitpid(program.pid(), nullptr, __WALL);
+    judge_program(deno, 0, way, "deno", [&](StepJudge& judge) {
+      set_ways(judge);
+      judge.ways.remakes_stack = [&](const user_regs_struct& before, const user_regs_struct& now) {
+        const v8::ImageFacts::Builtin* at = builtin_at(*facts, judge, before.rip);
+        return at != nullptr && (at->name.starts_with("DeoptimizationEntry") ||
+                                 (at->name.empty() && now.rsp > before.rsp && judge.makes_sp(before.rip)));
+      };
+    });
   }
 }
 

@@ -228,9 +228,13 @@ std::optional<std::uint32_t> first_builtin(const std::vector<Place>& places, con
 
 }  // namespace
 
-void ImageFacts::be_of_version(std::size_t index) {
+void ImageFacts::set_version(std::size_t index) {
   version_ = kKnownVersions[index].major;
   minor_ = kKnownVersions[index].minor;
+}
+
+void ImageFacts::add_known_values(std::size_t index) {
+  set_version(index);
   for (const auto& value : kKnownValues)
     if (value.of[index] != kAbsent) values_.try_emplace(std::string(value.name), value.of[index]);
 }
@@ -239,7 +243,7 @@ Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
   const auto index = known_version(image);
   if (!index) return Failure(index.error());
   ImageFacts facts;
-  facts.be_of_version(*index);
+  facts.add_known_values(*index);
   facts.bytecode_sizes_ = bytecode_sizes_of(image);
   const std::vector<Place> places = places_in(image, facts.version_);
   if (const auto base = places.empty() ? std::nullopt : first_builtin(places, described_begins(image)))
@@ -255,9 +259,6 @@ Expected<ImageFacts> ImageFacts::read_pe(const image::PeImage& image) {
 }
 
 void ImageFacts::add_builtins_of_blob(const image::ElfImage& image, std::size_t index) {
-  version_ = kKnownVersions[index].major;
-  minor_ = kKnownVersions[index].minor;
-  if (bytecode_sizes_.empty()) bytecode_sizes_ = bytecode_sizes_of(image);
   const std::vector<Place> places = places_in(image, version_);
   if (const auto base = places.empty() ? std::nullopt : first_builtin(places, version_, image))
     for (const Place& place : places)
@@ -265,9 +266,13 @@ void ImageFacts::add_builtins_of_blob(const image::ElfImage& image, std::size_t 
         add_builtin(*code, *base + place.begin, place.number, index);
 }
 
-void ImageFacts::add_builtins_of_blob(const image::ElfImage& image) {
+void ImageFacts::add_what_symbols_tell(const image::ElfImage& image) {
   if (image.machine() != image::Machine::kX86_64) return;
-  if (const auto index = known_version(image)) add_builtins_of_blob(image, *index);
+  const auto index = known_version(image);
+  if (!index) return;
+  set_version(*index);
+  add_builtins_of_blob(image, *index);
+  if (bytecode_sizes_.empty()) bytecode_sizes_ = bytecode_sizes_of(image);
 }
 
 Expected<ImageFacts> ImageFacts::read_without_symbols(ByteView file) {
@@ -282,10 +287,11 @@ Expected<ImageFacts> ImageFacts::read_without_symbols(ByteView file) {
     if (places && index.error().code == ErrorCode::kUnsupported) places->unknown_ = index.error();
     return places;
   }
-  facts.be_of_version(*index);
+  facts.add_known_values(*index);
   facts.add_builtins_of_blob(*image, *index);
   // bun names a version of V8 for programs that ask for one, and has none.
   if (facts.builtins_.empty()) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);
+  facts.bytecode_sizes_ = bytecode_sizes_of(*image);
   return facts;
 }
 

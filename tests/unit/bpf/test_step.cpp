@@ -300,6 +300,16 @@ TEST(Step, SigreturnStandsAtItsCall) {
   }
 }
 
+// By signal frames that hold rip, rsp and maybe rbp, not a whole context.
+void expect_interrupted(FakeTarget& target, const wl_rule& rule, std::uint64_t rsp, std::uint64_t rbp) {
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0x99);
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], rsp);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], rbp);
+  EXPECT_EQ(cursor.exact, 1);
+}
+
 // A Windows machine frame: rip, cs, eflags, rsp, ss on top of 32 bytes.
 TEST(Step, MachineFrame) {
   FakeTarget target;
@@ -308,12 +318,7 @@ TEST(Step, MachineFrame) {
   rule.ra_kind = WL_REG_BASE;
   rule.ra_offset = 32;
   rule.flags = WL_RULE_SIGNAL;
-  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
-  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
-  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
-  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 0x1000);
-  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
-  EXPECT_EQ(cursor.exact, 1);
+  expect_interrupted(target, rule, kStack + 0x1000, 0x77);
 }
 
 // caml_call_gc of OCaml 5: a signal frame on C's stack, whose second word leads to the stack that called it.
@@ -325,12 +330,7 @@ TEST(Step, SignalFrameWithoutAContext) {
   auto rule = rule_of(WL_CFA_MEM, 7, 8, WL_REG_SAME, 0);
   rule.cfa_arg = 8;
   rule.flags = WL_RULE_SIGNAL;
-  auto cursor = FakeTarget::cursor(kCode, kStack, 0x99);
-  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
-  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
-  EXPECT_EQ(cursor.regs[WL_X64_RSP], fiber + 8);
-  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x99U);
-  EXPECT_EQ(cursor.exact, 1);
+  expect_interrupted(target, rule, fiber + 8, 0x99);
 }
 
 // Wine's system call dispatcher has popped its return address to where rcx points; sp does not move.
