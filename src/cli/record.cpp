@@ -28,6 +28,7 @@
 #include "cli/stop_signals.h"
 #include "cli/version.h"
 #include "cli/view.h"
+#include "os/priority.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/lock_waits.h"
@@ -187,6 +188,7 @@ int record(RecordArguments& arguments) {
   line.note(what(arguments.recorder));
   auto starting = std::make_optional<EndedBySignal>(
       signals.descriptor(), "windlass record: interrupted before the first sample; nothing is written\n");
+  std::optional<os::EndsFirst> first;  // until the recorder is gone
   auto recorder = profiler::Recorder::open(arguments.recorder);
   survive_failed_writes();
   if (!recorder) {
@@ -226,6 +228,7 @@ int record(RecordArguments& arguments) {
       write_checkpoint(file, profile, arguments.recorder.events, given_up);
     };
   }
+  hooks.ending = [&] { first.emplace(); };
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
     line.clear();
     return refuse_recording("record", run.error(), arguments.verbose);
@@ -252,6 +255,7 @@ int record(RecordArguments& arguments) {
   signals.release();
   if (*live) (*live)->end();
   if (!*live || profile.samples.empty()) return status;
+  first.reset();
   const int viewed =
       view(std::move(profile), file.name(), {}, ServedBefore{(*live)->server(), (*live)->next_version()});
   return viewed == kDone ? status : viewed;

@@ -28,6 +28,7 @@
 #include "cli/top_feed.h"
 #include "cli/top_show.h"
 #include "cli/top_terminal.h"
+#include "os/priority.h"
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 
@@ -113,6 +114,8 @@ int record_and_show(const TopArguments& arguments, profiler::Recorder& recorder,
   const auto whole = [&recorder] { return recorder.profile(); };
   profiler::Recorder::Hooks hooks;
   hooks.second = [&](profile::Profile&& second) { feed.add(std::move(second), whole); };
+  std::optional<os::EndsFirst> first;
+  hooks.ending = [&] { first.emplace(); };
   const auto run = recorder.run(feed.stop(), hooks);
   if (!run) feed.leave();
   feed.end(whole);

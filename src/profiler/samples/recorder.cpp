@@ -69,6 +69,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
     if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
     if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
+  if (hooks.ending) hooks.ending();
   writer.give_up();
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;

@@ -96,6 +96,8 @@ class Recorder {
     // it is not asked for. What waits for a process's answer comes once it has that. profile() may be called from
     // there.
     std::function<void(profile::Profile&&)> second;
+    // Called once, when sampling has ended and what is left is to be worked off; empty: it is not asked for.
+    std::function<void()> ending;
   };
   // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
   // targets. An error ends it early; what was collected stays available.

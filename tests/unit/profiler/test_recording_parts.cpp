@@ -1,14 +1,19 @@
 // The small parts of a recording: its targets, its checkpoints, what /proc says of a process, commands.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "os/priority.h"
@@ -137,6 +142,68 @@ TEST(Priority, ASessionOfItsOwnIsRaisedWithIt) {
   EXPECT_NE(nice_of_raised(true, false).session, raised) << "there is a command in it";
   const Nice nice = nice_of_raised(true, true);
   EXPECT_EQ(nice.session == raised, nice.own == -20 && !nice.session.empty());
+}
+
+// What sched(7) has for two threads, this one and another, in a child process.
+struct Policies {
+  int own = 0;
+  int other = 0;
+  bool operator==(const Policies&) const = default;
+};
+
+Policies policies_of(pid_t other) { return {::sched_getscheduler(0), ::sched_getscheduler(other)}; }
+
+// Before os::EndsFirst, while it is there, when it is gone or has been there for too long.
+std::array<Policies, 3> policies_of_ending(bool raise, bool too_long) {
+  int ends[2];
+  if (::pipe(ends) != 0) return {};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (raise) os::raise_priority(false);
+    std::atomic<pid_t> id = 0;
+    std::thread other([&id] {
+      id = ::gettid();
+      id.notify_all();
+      ::pause();
+    });
+    id.wait(0);
+    std::array<Policies, 3> found;
+    found[0] = policies_of(id);
+    auto first = std::make_optional<os::EndsFirst>();
+    found[1] = policies_of(id);
+    if (!too_long) first.reset();
+    for (int i = 0; i < 1000 && policies_of(id) != found[0]; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    found[2] = policies_of(id);
+    (void)!::write(ends[1], &found, sizeof found);
+    _exit(0);
+  }
+  ::close(ends[1]);
+  std::array<Policies, 3> found{};
+  (void)!::read(ends[0], &found, sizeof found);
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return found;
+}
+
+TEST(Priority, WhoEndsRunsFirstAndNotForLong) {
+  constexpr Policies kUsual{SCHED_OTHER, SCHED_OTHER}, kFirst{SCHED_RR, SCHED_RR};
+  const sched_param lowest{::sched_get_priority_min(SCHED_RR)};
+  const Nice nice = nice_of_raised(true, true);
+  bool allowed = nice.own == -20;
+  if (allowed) {
+    allowed = ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
+    constexpr sched_param kNone{};
+    (void)::sched_setscheduler(0, SCHED_OTHER, &kNone);
+  }
+  for (const bool too_long : {false, true}) {
+    SCOPED_TRACE(too_long);
+    const auto found = policies_of_ending(true, too_long);
+    EXPECT_EQ(found[0], kUsual);
+    EXPECT_EQ(found[1], allowed ? kFirst : kUsual);
+    EXPECT_EQ(found[2], kUsual);
+    EXPECT_EQ(policies_of_ending(false, too_long)[1], kUsual) << "its priority was not raised";
+  }
 }
 
 TEST(LifeStatus, WhatIsAlive) {
