@@ -79,7 +79,7 @@ WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
       .kind = kind,
   };
   if (!wl_recall_key(u, &key)) return 0;
-  if (kind & (WL_LEARNED_HEAP | WL_LEARNED_STEP)) return 1;
+  if (kind & WL_LEARNED_HEAP || (kind & (WL_LEARNED_STEP | WL_LEARNED_BLOCK)) == WL_LEARNED_STEP) return 1;
   if ((kind & WL_LEARNED_BLOCK) && !(u->learned.places >> (place >> shift & 63) & 1)) return 0;
   return wl_guard_holds(u);
 }
@@ -172,6 +172,28 @@ WL_GLOBAL int wl_has_word(struct wl_unwind* u) {
 
 #endif
 
+#ifndef WL_TARGET_A64
+
+/* Copies what was learned of a step at an address to u->room.steady. 0: nothing. */
+WL_GLOBAL int wl_recall_step(struct wl_unwind* u, __u64 pc) {
+  if (!u) return 0;
+  struct wl_steady* step = &u->room.steady;
+  if (wl_recall(u, pc, WL_LEARNED_STEP | u->cursor.exact)) {
+    __builtin_memcpy(step, &u->learned, sizeof *step);
+    return 1;
+  }
+  if (!wl_recall(u, pc, WL_LEARNED_STEP | WL_LEARNED_BLOCK) &&
+      !wl_recall(u, pc, WL_LEARNED_STEP | WL_LEARNED_BLOCK | WL_LEARNED_LARGE))
+    return 0;
+  __builtin_memset(step, 0, sizeof *step);
+  step->rule = u->learned.rule;
+  step->certainty = WL_PROVED;
+  step->callers[0] = WL_ANY_CALLER;
+  return 1;
+}
+
+#endif
+
 /* Steps from code without a rule as the agent does, if it has checked the same step before. Else returns
  * WL_END_NO_ROW, with the frame as it was. */
 WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
@@ -179,9 +201,8 @@ WL_GLOBAL int wl_step_checked(struct wl_unwind* u, __u64 pc) {
   (void)u, (void)pc;
   return WL_END_NO_ROW;
 #else
-  if (!u || !wl_recall(u, pc, WL_LEARNED_STEP | u->cursor.exact)) return WL_END_NO_ROW;
-  struct wl_steady* step = &u->room.steady;
-  __builtin_memcpy(step, &u->learned, sizeof *step);
+  if (!u || !wl_recall_step(u, pc)) return WL_END_NO_ROW;
+  const struct wl_steady* step = &u->room.steady;
   __u32 certainty = step->certainty;
   if (!wl_is_same_code(u) || !wl_has_word(u)) return WL_END_NO_ROW;
   if (step->rule.ra_kind == WL_REG_UNDEFINED)

@@ -21,8 +21,9 @@ struct wl_learned_key {
 #define WL_LEARNED_BLOCK 2u /* Without WL_LEARNED_EXACT of both. */
 #define WL_LEARNED_HEAP 4u  /* A struct wl_code_heap stands in the lesson's place. */
 #define WL_LEARNED_LARGE 8u /* With WL_LEARNED_BLOCK alone: the block's places are pieces of several bytes. */
-#define WL_LEARNED_STEP 16u /* A struct wl_steady stands in the lesson's place. */
+#define WL_LEARNED_STEP 16u /* A struct wl_steady stands in the lesson's place, but of a block. */
 #define WL_LEARNED_CALL 32u /* The same, with wl_caller_word() for the epoch, and the epoch in the value. */
+/* The rule of WL_LEARNED_STEP | WL_LEARNED_BLOCK is proved, for every return address behind a call. */
 #define WL_LEARNED_BLOCK_BYTES 64u
 #define WL_LEARNED_LARGE_BYTES 512u
 #define WL_LEARNED_PIECE_SHIFT 3 /* Of a large block. */

@@ -1,5 +1,6 @@
 #include "flow/whole_function.h"
 
+#include <algorithm>
 #include <span>
 
 #include "flow/frame_flow.h"
@@ -66,7 +67,7 @@ class Function {
  public:
   // `budget`: instructions, of all ways together.
   Function(const CodeSource& source, AddressRange range, std::uint32_t budget)
-      : range_(range), flow_(source, range.begin, size(), options(budget)) {
+      : source_(source), range_(range), flow_(source, range.begin, size(), options(budget)) {
     flow_.run();
     flow_.for_each([this](std::uint32_t, std::uint32_t length, const Path<Machine>& path, const Flow& flow,
                           const Path<Machine>& behind) { judge(length, path, flow, behind); },
@@ -78,14 +79,16 @@ class Function {
   // A jump leads behind the end with the frame still there: the function goes on there.
   [[nodiscard]] bool goes_on() const { return goes_on_; }
 
-  std::vector<FrameRow> rows() {
-    std::vector<FrameRow> rows;
+  WholeFunction whole() {
+    WholeFunction whole{.range = range_, .rows = {}};
     flow_.for_each(
         [&](std::uint32_t at, std::uint32_t length, const Path<Machine>& path, const Flow& flow, const Path<Machine>&) {
-          if (length != 0) add_row(rows, at, length, path, flow);
+          if (length == 0) return;
+          add_row(whole.rows, at, length, path, flow);
+          whole.calls_system |= is_system_call(at, length);
         },
         [](std::uint32_t, const auto&) {});
-    return rows;
+    return whole;
   }
 
  private:
@@ -134,6 +137,13 @@ class Function {
     }
   }
 
+  [[nodiscard]] bool is_system_call(std::uint32_t at, std::uint32_t length) const {
+    constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
+    std::uint8_t bytes[sizeof kSystemCall];
+    return length == sizeof bytes && source_.read(range_.begin + at, bytes, sizeof bytes) &&
+           std::ranges::equal(bytes, kSystemCall);
+  }
+
   // The row of a call is also that of the return address behind it, and of padding there.
   void add_row(std::vector<FrameRow>& rows, std::uint32_t at, std::uint32_t length, const Path<Machine>& path,
                const Flow& flow) {
@@ -169,6 +179,7 @@ class Function {
     }
   }
 
+  const CodeSource& source_;
   AddressRange range_;
   FrameFlow<Machine> flow_;
   Path<Machine> call_;
@@ -198,7 +209,7 @@ WholeFunction whole_function(const CodeSource& source, std::uint64_t address) {
       Function<X86_64> function(source, range, budget);
       budget /= 2;
       if (function.is_proved()) {
-        WholeFunction proved{range, function.rows()};
+        WholeFunction proved = function.whole();
         if (proved.find(address) != nullptr) return proved;
         if (found.rows.empty()) found = std::move(proved);  // it may be another one's, or reached by no jump
       }

@@ -15,6 +15,8 @@ namespace windlass::flow {
 struct WholeFunction {
   AddressRange range;          // Rows or not, it is about this code.
   std::vector<FrameRow> rows;  // Ascending, with gaps. None: nothing is proved there.
+  // A thread that has just been made may stand behind a system call. It has no caller, whatever the row says.
+  bool calls_system = false;
 
   // The row at `address`; null: none is proved.
   [[nodiscard]] const FrameRow* find(std::uint64_t address) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "flow/whole_function.h"
@@ -25,11 +26,13 @@ class FunctionMemo {
 
   // The row at `at`, as the process has it: `bias` is its address there less that in the code. False: none is proved.
   [[nodiscard]] bool row_at(const CodePlace& at, std::uint64_t bias, const flow::CodeSource& source, FrameRow& row);
+  // The function around `at`, with the addresses of the code; null: no row was asked for there, or lately none was.
+  [[nodiscard]] std::shared_ptr<const flow::WholeFunction> known(const CodePlace& at) const;
   void clear();
 
  private:
   // By the code and where it begins there, with the addresses of the code.
-  std::map<std::pair<std::uint64_t, std::uint64_t>, flow::WholeFunction> functions_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<const flow::WholeFunction>> functions_;
   std::size_t rows_ = 0;
 };
 

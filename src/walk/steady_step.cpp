@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "flow/rows.h"
 #include "walk/code_memo.h"
 #include "walk/inside.h"
 
@@ -106,6 +107,17 @@ bool has_same_certainty(const flow::Synthesis& found, const CallCheck& call, Fra
   return layout.add_record() || !found.addresses_frame;
 }
 
+// The whole function that says the same of the frame at hand; null: there is none.
+std::shared_ptr<const flow::WholeFunction> function_of(const StepContext& context, const FrameRow& row) {
+  const KeptCode& code = context.module->kept_code();
+  const std::uint64_t at = context.frame.pc().lookup() - code.bias;
+  auto function = code.memo->functions().known({code.code, at});
+  const FrameRow* const known = function != nullptr ? function->find(at) : nullptr;
+  const bool says_it =
+      known != nullptr && !function->calls_system && flow::same_row(context.space.architecture(), *known, row);
+  return says_it ? function : nullptr;
+}
+
 }  // namespace
 
 void begin_steady_step(const StepContext& context) {
@@ -138,6 +150,10 @@ void tell_steady_step(const StepContext& context, const flow::Synthesis& found, 
                   layout.from_fp(),   layout.word(), layout.word_at()};
   made.code_changes = code_changes;
   made.caller_changes = caller_changes;
+  if (!code_changes && step.certainty == FrameCertainty::kProved) {
+    made.function = function_of(context, found.row);
+    made.function_bias = context.module->kept_code().bias;
+  }
   memo->listener()->take(made);
 }
 

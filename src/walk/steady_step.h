@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "flow/whole_function.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -23,6 +25,10 @@ struct SteadyStep {
   std::int32_t word_at = 0;
   // The code at `pc`, and that before the caller's, may be other code later.
   bool code_changes = false, caller_changes = false;
+  // The function that has proved the step: its other rows hold as well, for every caller. Null: there is none.
+  // `function_bias`: an address in the process less that in the function.
+  std::shared_ptr<const flow::WholeFunction> function = nullptr;
+  std::uint64_t function_bias = 0;
 };
 
 // Notes from here on what the step depends on.

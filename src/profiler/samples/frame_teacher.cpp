@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "lookup/table/project.h"
 #include "profiler/samples/mix.h"
 #include "profiler/samples/user_frame.h"
 
@@ -93,6 +94,9 @@ void for_each_block(const AddressRange& stretch, Visit&& visit) {
   }
 }
 
+// Of a block that has the key's address.
+constexpr std::uint32_t kind_of(const wl_learned_key& key) { return key.kind | WL_LEARNED_BLOCK; }
+
 wl_learned_key key_of(const FrameTeacher::Pupil& pupil, std::uint64_t frame) {
   return {lookup_address(frame), pupil.epoch, pupil.tgid, is_exact(frame) ? WL_LEARNED_EXACT : 0U};
 }
@@ -172,14 +176,16 @@ bool FrameTeacher::teach_heap(const wl_learned_key& key, manager::PublishedCode&
 
 // Was the lesson taught lately with all the block that the address is in?
 bool FrameTeacher::is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const {
+  const std::uint32_t of_steps = key.kind & WL_LEARNED_STEP;
   const auto has = [&](std::uint32_t kind) {
-    const auto found = blocks_.find({block_of(key.pc), key.epoch, key.tgid, kind | WL_LEARNED_BLOCK});
+    const auto found = blocks_.find({block_of(key.pc), key.epoch, key.tgid, of_steps | kind | WL_LEARNED_BLOCK});
     if (found == blocks_.end() || now - found->second.asked >= kAgainAfter) return false;
     const wl_learned& known = found->second.lesson;
     return (known.places & place_of(key.pc)) != 0 && is_same(known, lesson);
   };
   const auto has_large = [&] {
-    const auto found = blocks_.find({large_of(key.pc), key.epoch, key.tgid, WL_LEARNED_BLOCK | WL_LEARNED_LARGE});
+    const auto found =
+        blocks_.find({large_of(key.pc), key.epoch, key.tgid, of_steps | WL_LEARNED_BLOCK | WL_LEARNED_LARGE});
     if (found == blocks_.end() || now - found->second.asked >= kAgainAfter) return false;
     return (found->second.lesson.places >> piece_of(key.pc) & 1) != 0 && is_same(found->second.lesson, lesson);
   };
@@ -202,11 +208,17 @@ void FrameTeacher::teach_large(const wl_learned_key& key, ByBlock& both, std::ui
         pieces.add(pieces_of(it->first, lesson.places), alone);
       }
     if (const wl_learned* best = pieces.best(); best != nullptr && std::popcount(best->places) >= kMost) {
-      teach_block({large, key.epoch, key.tgid, WL_LEARNED_BLOCK | WL_LEARNED_LARGE}, *best, now);
+      teach_block({large, key.epoch, key.tgid, kind_of(key) | WL_LEARNED_LARGE}, *best, now);
       for (auto it = from; it != to; ++it) it->second.remove(places_of(it->first, best->places), *best);
     }
     from = to;
   }
+}
+
+template <typename ByBlock>
+void FrameTeacher::teach_blocks(const wl_learned_key& key, ByBlock& blocks, std::uint64_t now) {
+  for (const auto& [block, lessons] : blocks)
+    if (const wl_learned* best = lessons.best()) teach_block({block, key.epoch, key.tgid, kind_of(key)}, *best, now);
 }
 
 // What the kernel side needs for one frame of a function is most of what it needs for the others.
@@ -223,13 +235,10 @@ void FrameTeacher::teach_around(const wl_learned_key& key, manager::PublishedCod
       if (!same) interrupted[block].add(places, lessons.interrupted);
     });
   }
-  const auto teach_all = [&](const auto& blocks, std::uint32_t kind) {
-    for (const auto& [block, lessons] : blocks)
-      if (const wl_learned* best = lessons.best()) teach_block({block, key.epoch, key.tgid, kind}, *best, now);
-  };
-  teach_large(key, both, now);
-  teach_all(both, WL_LEARNED_BLOCK);
-  teach_all(interrupted, WL_LEARNED_BLOCK | WL_LEARNED_EXACT);
+  const wl_learned_key any{key.pc, key.epoch, key.tgid, 0};
+  teach_large(any, both, now);
+  teach_blocks(any, both, now);
+  teach_blocks({key.pc, key.epoch, key.tgid, WL_LEARNED_EXACT}, interrupted, now);
 }
 
 // A block may have the end of one function and the begin of the next.
@@ -329,12 +338,36 @@ bool FrameTeacher::teach(const Pupil& pupil, const CheckedStep& checked, std::ui
       place.asked = 0;
     place.step = *step;
     const bool any = step->callers[0] == WL_ANY_CALLER;
-    teach_step(key, any ? 0 : checked.caller, place, now);
+    if (!any || !teach_function(key, checked, now)) teach_step(key, any ? 0 : checked.caller, place, now);
     return true;
   }
   place.contradicted = true;
   sink_(key, wl_learned{});
   return false;
+}
+
+bool FrameTeacher::teach_function(const wl_learned_key& key, const CheckedStep& checked, std::uint64_t now) {
+  if (checked.function == nullptr) return false;
+  const wl_learned_key all{key.pc, key.epoch, key.tgid, WL_LEARNED_STEP};  // interrupted there or not
+  const flow::WholeFunction& function = *checked.function;
+  if (functions_.size() >= kMaxKnown) functions_.clear();
+  std::uint64_t& asked =
+      functions_[{function.range.begin + checked.function_bias, key.epoch, key.tgid, WL_LEARNED_STEP}];
+  if (asked == 0 || now - asked >= kAgainAfter) {
+    asked = now;
+    std::map<std::uint64_t, BlockLessons> blocks;
+    for (const FrameRow& row : function.rows) {
+      wl_learned lesson{};
+      lesson.rule = table::without_end(table::project(row, Architecture::kX86_64, WL_NO_XREG));
+      for_each_block({row.begin + checked.function_bias, row.end + checked.function_bias},
+                     [&](std::uint64_t block, std::uint64_t places) { blocks[block].add(places, lesson); });
+    }
+    teach_large(all, blocks, now);
+    teach_blocks(all, blocks, now);
+  }
+  wl_learned lesson{};
+  lesson.rule = checked.step.rule;
+  return is_in_block(all, lesson, now);
 }
 
 bool FrameTeacher::is_new_to(const Pupil& pupil, std::uint32_t module) {
@@ -346,19 +379,28 @@ bool FrameTeacher::is_new_to(const Pupil& pupil, std::uint32_t module) {
 CheckedStep FrameTeacher::moved(CheckedStep step, std::uint64_t by) {
   step.frame = is_exact(step.frame) ? ((step.frame & ~WL_FRAME_EXACT) + by) | WL_FRAME_EXACT : step.frame + by;
   if (step.caller != 0) step.caller += by;
+  step.function_bias += by;
   return step;
 }
 
 void FrameTeacher::note(const Mapping& mapping, const CheckedStep& checked, bool fits) {
-  if (of_files_.size() >= kMostFiles && !of_files_.contains(mapping.module)) of_files_.clear();
+  if (of_files_.size() >= kMostFiles && !of_files_.contains(mapping.module)) {
+    of_files_.clear();
+    rows_of_files_ = 0;
+  }
   auto& known = of_files_[mapping.module];
-  const CheckedStep step = moved(checked, 0 - mapping.bias);
-  if (known.size() >= kMostOfFile && !known.contains(step.frame)) return;
-  OfFile& place = known[step.frame];
+  CheckedStep step = moved(checked, 0 - mapping.bias);
+  if (step.function != nullptr && rows_of_files_ + step.function->rows.size() > kMostRows) step.function = nullptr;
+  // A function is one place: any of its steps tells them all.
+  const std::uint64_t at = step.function != nullptr ? step.function->range.begin : step.frame;
+  if (known.size() >= kMostOfFile && !known.contains(at)) return;
+  OfFile& place = known[at];
   if (!fits) place = {.contradicted = true, .steps = {}};
   const auto same = std::ranges::find(place.steps, step.caller, &CheckedStep::caller);
-  if (!place.contradicted && same == place.steps.end() && place.steps.size() < kMostCallersOfFile)
-    place.steps.push_back(step);
+  const std::size_t most = step.function != nullptr ? 1 : kMostCallersOfFile;
+  if (place.contradicted || same != place.steps.end() || place.steps.size() >= most) return;
+  if (step.function != nullptr) rows_of_files_ += step.function->rows.size();
+  place.steps.push_back(step);
 }
 
 void FrameTeacher::teach_what_others_know(const Pupil& pupil, const Mapping& mapping, std::uint64_t now) {

@@ -76,6 +76,8 @@ class FrameTeacher {
   void teach_around(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now);
   template <typename ByBlock>
   void teach_large(const wl_learned_key& key, ByBlock& both, std::uint64_t now);
+  template <typename ByBlock>
+  void teach_blocks(const wl_learned_key& key, ByBlock& both, std::uint64_t now);
   void teach_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now);
   [[nodiscard]] bool is_in_block(const wl_learned_key& key, const wl_learned& lesson, std::uint64_t now) const;
 
@@ -86,6 +88,8 @@ class FrameTeacher {
     wl_steady step{};
   };
   void teach_step(const wl_learned_key& key, std::uint64_t caller, Place& place, std::uint64_t now);
+  // All rows of the function that has proved the step. False: there is no such function, or the row there is alone.
+  bool teach_function(const wl_learned_key& key, const CheckedStep& checked, std::uint64_t now);
   // False: another step was taught of the place before. Now none is.
   bool teach(const Pupil& pupil, const CheckedStep& checked, std::uint64_t now);
 
@@ -96,6 +100,7 @@ class FrameTeacher {
     std::vector<CheckedStep> steps;
   };
   static constexpr std::size_t kMostFiles = 64, kMostOfFile = 512, kMostCallersOfFile = 4;  // 20 MB in all
+  static constexpr std::size_t kMostRows = std::size_t{32} << 10;  // of functions; other steps are taught alone
   [[nodiscard]] static CheckedStep moved(CheckedStep step, std::uint64_t by);
   [[nodiscard]] bool is_new_to(const Pupil& pupil, std::uint32_t module);
   void note(const Mapping& mapping, const CheckedStep& checked, bool fits);
@@ -104,9 +109,11 @@ class FrameTeacher {
   Sink sink_;
   std::unordered_map<wl_learned_key, Place, KeyHash, KeyEqual> places_;
   std::unordered_map<std::uint32_t, std::unordered_map<std::uint64_t, OfFile>> of_files_;  // by module and frame
-  std::unordered_set<wl_learned_key, KeyHash, KeyEqual> given_;                 // modules in the place of the pc
-  std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> calls_;  // when each was taught last
-  std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;          // by address, not by block
+  std::size_t rows_of_files_ = 0;
+  std::unordered_set<wl_learned_key, KeyHash, KeyEqual> given_;                     // modules in the place of the pc
+  std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> functions_;  // by their begin, when taught last
+  std::unordered_map<wl_learned_key, std::uint64_t, KeyHash, KeyEqual> calls_;      // when each was taught last
+  std::unordered_map<wl_learned_key, Known, KeyHash, KeyEqual> known_;              // by address, not by block
   Blocks blocks_;
   std::unordered_map<std::uint32_t, std::uint64_t> ahead_;  // when a process was asked last, by tgid
   std::uint64_t changes_ = 0;

@@ -117,7 +117,11 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
 }
 
 void RawUnwinder::take(const walk::SteadyStep& step) {
-  CheckedStep made{step.pc.is_return_address() ? step.pc.value() : step.pc.value() | WL_FRAME_EXACT, step.caller, {}};
+  CheckedStep made{step.pc.is_return_address() ? step.pc.value() : step.pc.value() | WL_FRAME_EXACT,
+                   step.caller,
+                   {},
+                   step.function,
+                   step.function_bias};
   wl_steady& to = made.step;
   if (step.caller == 0)
     to.rule.ra_kind = WL_REG_UNDEFINED;

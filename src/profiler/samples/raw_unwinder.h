@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ struct CheckedStep {
   std::uint64_t frame = 0;   // as wl_stack_event has it
   std::uint64_t caller = 0;  // wl_caller_word()
   wl_steady step{};
+  std::shared_ptr<const flow::WholeFunction> function = nullptr;  // as walk::SteadyStep has it
+  std::uint64_t function_bias = 0;
 };
 
 struct UnwoundStack {

@@ -102,6 +102,31 @@ TEST_F(Steady, AProvedStepHoldsForEveryReturnAddressBehindACall) {
   EXPECT_EQ(walk(), 1U) << "nor does 0";
 }
 
+// A whole function is taught by blocks of its code, which hold for interrupted frames and for those that have called.
+TEST_F(Steady, ABlockOfAProvedFunctionHoldsForEachOfItsPlaces) {
+  constexpr std::uint64_t kBlock = kFunction & ~std::uint64_t{WL_LEARNED_BLOCK_BYTES - 1};
+  constexpr std::uint64_t kLarge = kFunction & ~std::uint64_t{WL_LEARNED_LARGE_BYTES - 1};
+  std::vector<std::uint8_t> code(8, 0x90);
+  target.write_code(kCaller - code.size(), code);
+  wl_learned block{};
+  block.rule = step(16).rule;
+  block.places = std::uint64_t{1} << (kFunction - kBlock);
+  target.teach(kBlock, WL_LEARNED_STEP | WL_LEARNED_BLOCK, block);
+  EXPECT_EQ(walk(), 1U) << "the caller stands behind no call";
+  code[3] = 0xe8;
+  target.write_code(kCaller - code.size(), code);
+  EXPECT_EQ(walk(), 2U);
+  EXPECT_EQ(target.scratch->unwind.certainty, static_cast<unsigned>(WL_PROVED));
+  block.places = ~block.places;
+  target.teach(kBlock, WL_LEARNED_STEP | WL_LEARNED_BLOCK, block);
+  EXPECT_EQ(walk(), 1U) << "another place of the block";
+  block.places = std::uint64_t{1} << ((kFunction - kLarge) >> WL_LEARNED_PIECE_SHIFT);
+  target.teach(kLarge, WL_LEARNED_STEP | WL_LEARNED_BLOCK | WL_LEARNED_LARGE, block);
+  EXPECT_EQ(walk(), 2U);
+  target.teach(kFunction, WL_LEARNED_STEP | WL_LEARNED_EXACT, {});
+  EXPECT_EQ(walk(), 1U) << "the place was contradicted";
+}
+
 // As most of a GraalVM native image is: its runtime's C code has rows, and the gap behind them is large.
 TEST_F(Steady, AStepFromCodeGeneratedAheadOfTimeIsRepeated) {
   table::TableBuilder builder;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/registers.h"
+#include "lookup/table/project.h"
 #include "profiler/samples/frame_teacher.h"
 #include "profiler/samples/taken_words.h"
 #include "windlass_event_layout.h"
@@ -163,6 +164,63 @@ TEST_F(TakenWordsTest, AStepFromOtherCodeAtTheAddressIsTaughtAnew) {
   one.step.guard = 7;
   teach(one);
   EXPECT_EQ(lesson().rule.cfa_offset, 16) << "which other code does not";
+}
+
+// Rows of 8 from 0x1100, of 32 from 0x1110, and of 8 from 0x13f0 to 0x1400, in a file that is mapped 0x500 higher.
+CheckedStep step_of_function(std::uint64_t frame, std::int32_t cfa) {
+  constexpr std::uint64_t kBias = 0x500;
+  auto function = std::make_shared<flow::WholeFunction>();
+  function->range = {0x1100 - kBias, 0x1400 - kBias};
+  constexpr struct {
+    std::uint64_t begin, end;
+    std::int32_t cfa;
+  } kRows[] = {{0x1100, 0x1110, 8}, {0x1110, 0x13f0, 32}, {0x13f0, 0x1400, 8}};
+  for (const auto& it : kRows) {
+    FrameRow row;
+    row.begin = it.begin - kBias;
+    row.end = it.end - kBias;
+    row.cfa = CfaRule::at(x86_64::kRsp, it.cfa);
+    row.return_address = RegisterRule::at_cfa(-8);
+    function->rows.push_back(row);
+  }
+  CheckedStep step{frame, 0x1700, {}, function, kBias};
+  FrameRow row = function->rows.front();
+  row.cfa = CfaRule::at(x86_64::kRsp, cfa);
+  step.step.rule = table::without_end(table::project(row, Architecture::kX86_64, WL_NO_XREG));
+  step.step.certainty = WL_PROVED;
+  step.step.callers[0] = WL_ANY_CALLER;
+  return step;
+}
+
+TEST_F(TakenWordsTest, OneStepOfAProvedFunctionTeachesAllOfIt) {
+  constexpr std::uint32_t kBlock = WL_LEARNED_STEP | WL_LEARNED_BLOCK;
+  maps.add({0x1000, 0x2000, 0, 4, 0x500, MappingKind::kFile});
+  const auto teach = [&](std::uint64_t frame, std::int32_t cfa) {
+    teacher.teach(process(), std::vector{step_of_function(frame, cfa)}, 10'000'000'000);
+  };
+  teach(0x1200, 32);
+  const auto places = [&](std::uint64_t block, std::uint32_t kind = 0) {
+    return taught.at({block, 7, kBlock | kind}).places;
+  };
+  EXPECT_EQ(taught.size(), 6U) << "a large block, and what is left";
+  EXPECT_EQ(places(0x1200, WL_LEARNED_LARGE), ~std::uint64_t{0} >> 0x10 / 8) << "but for the end";
+  EXPECT_EQ(places(0x1100), ~std::uint64_t{0xffff}) << "of the rule of most";
+  EXPECT_EQ(taught.at({0x1100, 7, kBlock}).rule.cfa_offset, 32);
+  EXPECT_EQ(places(0x1140), ~std::uint64_t{0});
+  EXPECT_EQ(places(0x13c0), std::uint64_t{0xffff} << 48);
+  EXPECT_EQ(taught.at({0x13c0, 7, kBlock}).rule.cfa_offset, 8);
+  taught.clear();
+  teach(0x1300 | WL_FRAME_EXACT, 32);
+  EXPECT_TRUE(taught.empty()) << "the function is known";
+  teach(0x1108 | WL_FRAME_EXACT, 8);
+  EXPECT_EQ(taught.size(), 1U) << "its block has the rule of most of its places";
+  EXPECT_TRUE(taught.contains({0x1108, 7, WL_LEARNED_STEP | WL_LEARNED_EXACT}));
+
+  MapSet others;
+  others.add({0x8000, 0x9000, 0, 4, 0x7500, MappingKind::kFile});
+  taught.clear();
+  teacher.teach({10, 8, others}, std::vector{CheckedStep{0x8700, 0x8800, {}}}, 2);
+  EXPECT_TRUE(taught.contains({0x8200, 8, kBlock | WL_LEARNED_LARGE})) << "the file's next process";
 }
 
 // A program that ends within milliseconds: its next process runs the file elsewhere.

@@ -487,7 +487,14 @@ TEST_F(FunctionOfAFile, IsFollowedOnceWhereverTheFileIsMapped) {
   EXPECT_NE(reads(), 0U);
   EXPECT_EQ(row_at(0x10000, 0x800, 1), 0);
   EXPECT_EQ(reads(), 0U);
+  ASSERT_NE(memo.known({1, kFunction + 8}), nullptr);
+  EXPECT_EQ(memo.known({1, kFunction + 8})->range.begin, kFunction) << "as the file has it";
+  EXPECT_EQ(memo.known({3, kFunction + 8}), nullptr);
+  EXPECT_EQ(memo.known({1, 0x10}), nullptr);
+  const auto kept = memo.known({1, kFunction + 8});
   memo.clear();
+  EXPECT_EQ(memo.known({1, kFunction + 8}), nullptr);
+  EXPECT_NE(kept->find(kFunction + 8), nullptr) << "who has it keeps it";
   EXPECT_EQ(row_at(0x10000, kFunction + 8, 1), 32);
   EXPECT_NE(reads(), 0U);
 }

@@ -49,6 +49,7 @@ class SteadySteps : public Certainty, protected walk::CodeMemo::Listener {
     word_at_ = step.word_at;
     code_changes_ = step.code_changes;
     caller_changes_ = step.caller_changes;
+    function_begin_ = step.function != nullptr ? step.function->range.begin + step.function_bias : 0;
   }
   // Is the step from where a call in the function has returned to told of?
   bool tells(std::uint64_t fp = kFrame) {
@@ -69,7 +70,7 @@ class SteadySteps : public Certainty, protected walk::CodeMemo::Listener {
 
   walk::CodeMemo memo_;
   bool told_ = false, exact_ = false, code_changes_ = false, caller_changes_ = false;
-  std::uint64_t caller_ = 0;
+  std::uint64_t caller_ = 0, function_begin_ = 0;
   std::int32_t from_sp_ = 0, from_fp_ = 0, word_at_ = 0;
   SteadyStep::Word word_ = SteadyStep::Word::kAny;
 };
@@ -109,6 +110,26 @@ TEST_F(SteadySteps, CodeThatMayChangeIsToldOfWithThat) {
   keep({.memo = &memo_, .code = 1, .changes = true});
   ASSERT_TRUE(tells());
   EXPECT_TRUE(code_changes_ && caller_changes_);
+}
+
+TEST_F(SteadySteps, TheFunctionThatProvesTheStepIsToldOf) {
+  const Code prologue{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x40},
+      call{0x90, 0x90, 0x90, 0x90, 0x90, 0x41, 0xff, 0xd1};
+  const auto is_told = [&](const Code& before_call, const Code& behind) {
+    put(kFunction - 16, prologue);
+    put(kFunction - 8, before_call);
+    put(kFunction, behind);
+    function_begin_ = 0;
+    EXPECT_TRUE(tells());
+    return function_begin_ == kFunction - 16;
+  };
+  const Code returns{0xc9, 0xc3};  // leave; ret
+  EXPECT_TRUE(is_told(call, returns));
+  EXPECT_FALSE(is_told(call, uses_frame_)) << "nothing is proved";
+  const Code system_call{0x90, 0x90, 0x90, 0x0f, 0x05, 0x41, 0xff, 0xd1};
+  EXPECT_FALSE(is_told(system_call, returns)) << "a new thread may stand in it";
+  keep({.memo = &memo_, .code = 1, .changes = true});
+  EXPECT_FALSE(is_told(call, returns)) << "other code may be there later";
 }
 
 // A thread that was just made stands behind the call that made it, too, with 0 in rax.
