@@ -49,7 +49,7 @@ class CodeReader {
   }
 
  private:
-  static constexpr std::size_t kLine = 64, kLines = 32, kWord = 4;
+  static constexpr std::size_t kLine = 64, kLines = 128, kWord = 4;
   struct Line {
     std::uint64_t start = 0;  // read since which start(): forgetting all lines is free
     std::uint64_t address = 0;

@@ -265,6 +265,7 @@ struct Workspace {
   Path<Machine>::State saved;  // its state while a way out is tried
   FrameRow row;                // the way out being tried
 
+  Workspace() {}  // NOLINT(modernize-use-equals-default): most of it needs no zeros
   void start(const CodeSource& source, std::uint64_t pc) {
     code.start(source);
     path.start(pc);

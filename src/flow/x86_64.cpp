@@ -20,27 +20,26 @@ using x86_64::kRsp;
 constexpr std::uint64_t kLargestTable = 1 << 16;
 constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = x86_64::kNoDwarfNumber;
 
-bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
+bool is_register(const X86Operand& operand, ZydisRegister reg) {
   return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == reg;
 }
 
 // One instruction being executed on a path.
 class X86Execution {
  public:
-  X86Execution(const ZydisDecoder& decoder, CodeReader& code, Path<X86_64>& path)
-      : decoder_(decoder), code_(code), path_(path), state_(path.state) {}
+  X86Execution(const X86Instruction& instruction, CodeReader& code, Path<X86_64>& path)
+      : code_(code), path_(path), state_(path.state), info_(instruction), operands_(instruction.operands) {}
 
   Flow run();
 
  private:
   using State = SymbolicState<X86_64::kSlots>;
 
-  bool decode();
-  [[nodiscard]] Value address_of(const ZydisDecodedOperand& operand) const;
-  [[nodiscard]] Value table_at(const ZydisDecodedOperand& operand) const;
-  [[nodiscard]] Value value_of(const ZydisDecodedOperand& operand) const;
+  [[nodiscard]] Value address_of(const X86Operand& operand) const;
+  [[nodiscard]] Value table_at(const X86Operand& operand) const;
+  [[nodiscard]] Value value_of(const X86Operand& operand) const;
   [[nodiscard]] Value load_now(const Value& address) const;
-  void assign(const ZydisDecodedOperand& to, const Value& value);
+  void assign(const X86Operand& to, const Value& value);
   void forget_writes();
   void push(const Value& value);
   Value pop();
@@ -57,23 +56,16 @@ class X86Execution {
   Flow system_call();
   void note_frame_pointer(Flow& flow) const;
 
-  const ZydisDecoder& decoder_;
   CodeReader& code_;
   Path<X86_64>& path_;
   State& state_;
-  ZydisDecodedInstruction info_;
-  ZydisDecodedOperand operands_[ZYDIS_MAX_OPERAND_COUNT];
+  const X86Instruction& info_;
+  const X86Operand (&operands_)[ZYDIS_MAX_OPERAND_COUNT];
 };
-
-bool X86Execution::decode() {
-  std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
-  const std::size_t size = code_.read(path_.pc, bytes, sizeof bytes);
-  return size > 0 && ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, bytes, size, &info_, operands_));
-}
 
 // ---- operands -----------------------------------------------------------------------------------------------------
 
-Value X86Execution::address_of(const ZydisDecodedOperand& operand) const {
+Value X86Execution::address_of(const X86Operand& operand) const {
   const auto& memory = operand.mem;
   if (memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS || info_.address_width != 64)
     return {};
@@ -93,7 +85,7 @@ Value X86Execution::address_of(const ZydisDecodedOperand& operand) const {
 }
 
 // The constant part of an address with an index: where a table starts. Unknown if there is no index.
-Value X86Execution::table_at(const ZydisDecodedOperand& operand) const {
+Value X86Execution::table_at(const X86Operand& operand) const {
   const auto& memory = operand.mem;
   if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || memory.index == ZYDIS_REGISTER_NONE || info_.address_width != 64 ||
       memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS)
@@ -104,7 +96,7 @@ Value X86Execution::table_at(const ZydisDecodedOperand& operand) const {
   return table.is_constant() && table.addend != 0 ? table : Value();
 }
 
-Value X86Execution::value_of(const ZydisDecodedOperand& operand) const {
+Value X86Execution::value_of(const X86Operand& operand) const {
   if (operand.type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
     return Value::constant(operand.imm.is_signed ? static_cast<std::uint64_t>(operand.imm.value.s)
                                                  : operand.imm.value.u);
@@ -138,7 +130,7 @@ Value X86Execution::load_now(const Value& address) const {
   return Value::constant(loaded);
 }
 
-void X86Execution::assign(const ZydisDecodedOperand& to, const Value& value) {
+void X86Execution::assign(const X86Operand& to, const Value& value) {
   if (to.type == ZYDIS_OPERAND_TYPE_MEMORY) {
     state_.store(address_of(to), to.size / 8u, value);
     return;
@@ -401,7 +393,7 @@ Flow X86Execution::execute() {
     case ZYDIS_MNEMONIC_AND:
     case ZYDIS_MNEMONIC_XOR: arithmetic(); break;
     default:
-      if (info_.meta.category == ZYDIS_CATEGORY_COND_BR) return branch();
+      if (info_.category == ZYDIS_CATEGORY_COND_BR) return branch();
       forget_writes();
       break;
   }
@@ -409,7 +401,6 @@ Flow X86Execution::execute() {
 }
 
 Flow X86Execution::run() {
-  if (!decode()) return {.kind = Flow::kStop};
   path_.pc += info_.length;
   Flow flow = execute();
   note_frame_pointer(flow);
@@ -428,9 +419,10 @@ Flow X86Execution::run() {
 
 }  // namespace
 
-X86_64::X86_64() { ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
-
-Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return X86Execution(decoder_, code, path).run(); }
+Flow X86_64::step(CodeReader& code, Path<X86_64>& path) {
+  const X86Instruction* const instruction = decoder_.decode(code, path.pc);
+  return instruction != nullptr ? X86Execution(*instruction, code, path).run() : Flow{.kind = Flow::kStop};
+}
 
 void X86_64::forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept) {
   take_back_record(state);

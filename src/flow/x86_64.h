@@ -1,11 +1,10 @@
 // x86-64 code, decoded by Zydis.
 #pragma once
 
-#include <Zydis/Zydis.h>
-
 #include <span>
 
 #include "flow/explorer.h"
+#include "flow/x86_64_decoder.h"
 
 namespace windlass::flow {
 
@@ -15,7 +14,6 @@ class X86_64 {
   static constexpr unsigned kSlots = 17;
   static constexpr std::int64_t kEntryCfa = 8;
 
-  X86_64();
   Flow step(CodeReader& code, Path<X86_64>& path);
   static void forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept);
   static Value return_from_entry(SymbolicState<kSlots>& state);
@@ -45,7 +43,7 @@ class X86_64 {
   static void look_back(CodeReader& code, Path<X86_64>& path);
 
  private:
-  ZydisDecoder decoder_;
+  X86Decoder decoder_;
 };
 
 }  // namespace windlass::flow
