@@ -114,6 +114,46 @@ TEST(EhReturn, OfAArch64) {
   EXPECT_EQ(parts[1].end, 0x1030u);
 }
 
+TEST(EhReturn, EndsWithAReturnToo) {
+  Bytes code(kRaise.begin(), kRaise.begin() + 33);
+  code.insert(code.end(), {0xc3, 0x90, 0xff, 0xe1});  // ret; nop; jmp rcx
+  const auto part = eh_return_part(view(code), 0x1000);
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->begin, 0x1008u);
+  EXPECT_EQ(part->end, 0x1022u);
+}
+
+// What is between x4's value and the way out, on AArch64: one instruction in front of add sp, sp, x4.
+TEST(EhReturn, WhatSetsX4) {
+  const auto behind = [](std::uint32_t word) {
+    Bytes code;
+    for (const std::uint32_t one : {word, 0x8b24'63ffU, 0xd65f'03c0U})
+      for (unsigned shift = 0; shift < 32; shift += 8) code.push_back(static_cast<std::uint8_t>(one >> shift));
+    return way_out(view(code), 0x1000, 0x1000);
+  };
+  EXPECT_EQ(behind(0xaa0003e4), WayOut::kLanding) << "mov x4, x0";
+  EXPECT_EQ(behind(0xaa0003e5), WayOut::kAsX4HasIt) << "mov x5, x0";
+  EXPECT_EQ(behind(0xf9400be4), WayOut::kLanding) << "ldr x4, [sp, 16]";
+  EXPECT_EQ(behind(0xf9400be5), WayOut::kAsX4HasIt) << "ldr x5, [sp, 16]";
+  EXPECT_EQ(behind(0xf9000be4), WayOut::kAsX4HasIt) << "str x4, [sp, 16]";
+  EXPECT_EQ(behind(0xfd400be4), WayOut::kAsX4HasIt) << "ldr d4, [sp, 16]";
+  EXPECT_EQ(behind(0xa94113e3), WayOut::kLanding) << "ldp x3, x4, [sp, 16]";
+  EXPECT_EQ(behind(0xa9410fe4), WayOut::kLanding) << "ldp x4, x3, [sp, 16]";
+  EXPECT_EQ(behind(0xa9410fe5), WayOut::kAsX4HasIt) << "ldp x5, x3, [sp, 16]";
+  EXPECT_EQ(behind(0xa90113e3), WayOut::kAsX4HasIt) << "stp x3, x4, [sp, 16]";
+  EXPECT_EQ(behind(0x97ffffff), WayOut::kLanding) << "bl";
+  EXPECT_EQ(behind(0xd63f0000), WayOut::kLanding) << "blr x0";
+  EXPECT_EQ(behind(0xd503201f), WayOut::kAsX4HasIt) << "nop";
+  EXPECT_EQ(behind(0xd2800004), WayOut::kPlain) << "mov x4, 0";
+  EXPECT_EQ(behind(0xd61f0000), WayOut::kPlain) << "br x0";
+  EXPECT_EQ(behind(0xb4000020), WayOut::kPlain) << "cbz x0";
+  EXPECT_EQ(behind(0x36000020), WayOut::kPlain) << "tbz w0, 0";
+  EXPECT_EQ(behind(0x54000020), WayOut::kPlain) << "b.eq";
+  const Bytes cut(kRaiseOfAArch64.begin(), kRaiseOfAArch64.begin() + 20);
+  EXPECT_EQ(way_out(view(cut), 0x1000, 0x1010), WayOut::kAsX4HasIt);
+  EXPECT_EQ(way_out(*view(cut).sub(0, 19), 0x1000, 0x1010), WayOut::kPlain) << "three bytes of it are code";
+}
+
 TEST(EhReturn, NoPartOfOtherFunctions) {
   EXPECT_FALSE(eh_return_part(view({0xe8, 0, 0, 0, 0, 0xc9, 0xc3}), 0x1000));
   EXPECT_FALSE(eh_return_part(view({0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xd4, 0xc3}), 0x1000)) << "rsp = rdx";

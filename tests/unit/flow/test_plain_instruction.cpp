@@ -173,6 +173,16 @@ TEST(NopLength, IsOfWholeNopsAlone) {
   for (const Bytes& other : others) EXPECT_EQ(nop_length(view(other)), 0U) << testing::PrintToString(other);
 }
 
+// Those with VEX of which vvvv names a source, and those of which it names none.
+TEST(PlainInstruction, VectorsWithOneSourceOrTwo) {
+  EXPECT_EQ(plain_length(view({0xc5, 0xf8, 0x28, 0xc1, 0, 0, 0, 0})), 4U);        // vmovaps xmm0, xmm1
+  EXPECT_EQ(plain_length(view({0xc5, 0xf9, 0x6f, 0xc1, 0, 0, 0, 0})), 4U);        // vmovdqa xmm0, xmm1
+  EXPECT_EQ(plain_length(view({0xc4, 0xc1, 0x78, 0x28, 0xc1, 0, 0, 0})), 5U);     // vmovaps xmm0, xmm9
+  EXPECT_EQ(plain_length(view({0xc5, 0xf1, 0xef, 0xc1, 0, 0, 0, 0})), 4U);        // vpxor xmm0, xmm1, xmm1
+  EXPECT_EQ(plain_length(view({0xc5, 0xf3, 0x58, 0x44, 0x24, 0x08, 0, 0})), 6U);  // vaddsd xmm0, xmm1, [rsp + 8]
+  EXPECT_EQ(plain_length(view({0xc5, 0xf0, 0x28, 0xc1, 0, 0, 0, 0})), 0U);        // no instruction: vmovaps has one
+}
+
 TEST(PlainInstruction, LeavesRspToTheDecoder) {
   EXPECT_EQ(plain_length(view({0x48, 0x89, 0xc4, 0, 0, 0, 0, 0})), 0U);     // mov rsp, rax
   EXPECT_EQ(plain_length(view({0x48, 0x8b, 0x63, 0x08, 0, 0, 0, 0})), 0U);  // mov rsp, [rbx + 8]

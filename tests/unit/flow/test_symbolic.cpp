@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "base/registers.h"
+#include "flow/aarch64.h"
 #include "flow/aarch64_encoding.h"
 #include "flow/explorer.h"
 #include "flow/x86_64.h"
@@ -233,6 +238,190 @@ TEST(PathList, KeepsThePathsBehindTheFewestCalls) {
   for (const std::uint64_t pc : taken) {
     EXPECT_NE(pc, 0x2000u);
     EXPECT_NE(pc, 0x1005u) << "behind the most calls";
+  }
+}
+
+// The fewest calls first; of those the latest found.
+TEST(PathList, HandsOutTheNearestPathFirst) {
+  const auto list = std::make_unique<PathList<X86_64>>();
+  const auto visited = std::make_unique<VisitedSet>();
+  const auto path = std::make_unique<Path<X86_64>>();
+  list->start();
+  visited->start();
+  for (const unsigned calls : {1U, 0U, 2U, 0U, 1U, 2U, 0U}) {
+    path->start(0x1000 + path->pc % 0x1000 + 1);
+    path->calls = static_cast<std::uint16_t>(calls);
+    list->add(*path, *visited);
+  }
+  for (const auto& [pc, calls] :
+       {std::pair{0x1007U, 0U}, {0x1004, 0}, {0x1002, 0}, {0x1005, 1}, {0x1001, 1}, {0x1006, 2}, {0x1003, 2}}) {
+    ASSERT_FALSE(list->empty());
+    EXPECT_EQ(list->fewest_calls(), calls);
+    list->take(*path);
+    EXPECT_EQ(path->pc, pc);
+    EXPECT_EQ(path->calls, calls);
+  }
+  EXPECT_TRUE(list->empty());
+  list->add(*path, *visited);
+  list->start();
+  EXPECT_TRUE(list->empty());
+}
+
+// With the room full, paths to where another one has been are dropped first. Behind a call that may be another way.
+TEST(PathList, DropsWhatAnotherPathHasPassed) {
+  const auto list = std::make_unique<PathList<X86_64>>();
+  const auto visited = std::make_unique<VisitedSet>();
+  const auto path = std::make_unique<Path<X86_64>>();
+  list->start();
+  visited->start();
+  for (unsigned i = 0; i < PathList<X86_64>::kMost; ++i) {
+    path->start(0x1000 + i);
+    path->after_call = i == 4;
+    list->add(*path, *visited);
+  }
+  for (const std::uint64_t pc : {0x1000, 0x1003, 0x1004, 0x1017}) EXPECT_TRUE(visited->insert(pc));
+  path->start(0x2000);
+  list->add(*path, *visited);
+  EXPECT_FALSE(list->has_given_up()) << "there was room";
+  std::vector<std::uint64_t> taken;
+  while (!list->empty()) {
+    list->take(*path);
+    taken.push_back(path->pc);
+  }
+  std::vector<std::uint64_t> expected{0x2000};
+  for (std::uint64_t pc = 0x1000 + PathList<X86_64>::kMost; pc-- > 0x1000;)
+    if (pc != 0x1000 && pc != 0x1003 && pc != 0x1017) expected.push_back(pc);
+  EXPECT_EQ(taken, expected);
+}
+
+TEST(VisitedSet, HoldsWhatIsNewUpToItsBound) {
+  const auto visited = std::make_unique<VisitedSet>();
+  for (int round = 0; round < 3; ++round) {
+    visited->start();
+    for (std::uint64_t i = 0; i < VisitedSet::kMost; ++i) {
+      ASSERT_FALSE(visited->full()) << i;
+      ASSERT_FALSE(visited->contains(0x1000 + 3 * i)) << i;
+      ASSERT_TRUE(visited->insert(0x1000 + 3 * i)) << i;
+      ASSERT_FALSE(visited->insert(0x1000 + 3 * i)) << i;
+    }
+    EXPECT_TRUE(visited->full());
+    EXPECT_FALSE(visited->insert(0x1001));
+    EXPECT_FALSE(visited->contains(0x1001));
+    EXPECT_TRUE(visited->contains(0x1000));
+    EXPECT_TRUE(visited->contains(0x1000 + 3 * (VisitedSet::kMost - 1)));
+  }
+}
+
+// Memory of 64 bytes at 0x1000, whose bytes are their offsets, one with its highest bit set, and a pointer. rbx =
+// 0x1008.
+class PresentValues : public testing::Test {
+ protected:
+  static std::uint8_t byte_at(std::uint64_t offset) {
+    return static_cast<std::uint8_t>(offset == 0x13 ? 0x80 | offset : offset);
+  }
+  template <typename Use>
+  static auto with_source(Use&& use) {
+    const auto read = [](std::uint64_t address, void* to, std::size_t size) {
+      if (address < 0x1000 || address + size > 0x1040) return false;
+      for (std::size_t i = 0; i < size; ++i) static_cast<std::uint8_t*>(to)[i] = byte_at(address - 0x1000 + i);
+      if (address == kPointerAt) std::memcpy(to, &kPointer, size);
+      return true;
+    };
+    const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+    const auto plausible = [](const FrameRow&) { return true; };
+    const auto value = [](RegisterNumber reg, std::uint64_t& to) {
+      to = 0x1008;
+      return reg == x86_64::kRbx;
+    };
+    CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    source.register_value = value;
+    return use(source);
+  }
+  static std::optional<std::uint64_t> target(unsigned shift, int size, int offset, unsigned index) {
+    Value targets = Value::constant(kTable);
+    targets.kind = Value::kTableTarget;
+    targets.reg = static_cast<std::uint8_t>(shift);
+    targets.slot2 = static_cast<std::int16_t>(size);
+    targets.slot = offset;
+    return with_source([&](const CodeSource& source) { return table_target(targets, index, source); });
+  }
+  static std::optional<std::uint64_t> now(const Value& value) {
+    return with_source([&](const CodeSource& source) { return present_value(value, source); });
+  }
+  static constexpr std::uint64_t kTable = 0x1010, kPointerAt = 0x1018, kPointer = 0x1020;
+};
+
+TEST_F(PresentValues, EntriesOfAJumpTable) {
+  EXPECT_EQ(target(0, 1, 0, 2), kTable + 0x12);
+  EXPECT_EQ(target(0, 1, 0, 3), kTable + 0x93) << "a byte without a sign";
+  EXPECT_EQ(target(0, -1, 0, 3), kTable - 0x6d) << "with a sign";
+  EXPECT_EQ(target(2, -1, 0, 3), kTable - 0x6d * 4) << "in instructions";
+  EXPECT_EQ(target(0, -1, 0, 2), kTable + 0x12);
+  EXPECT_EQ(target(2, 1, 0x40, 2), 0x1050U + 0x12 * 4) << "from another place than the table";
+  EXPECT_EQ(target(0, 1, -0x10, 2), 0x1000U + 0x12);
+  EXPECT_EQ(target(0, 2, 0, 0), kTable + 0x1110);
+  EXPECT_EQ(target(0, -2, 0, 1), kTable + 0x9312 - 0x10000);
+  EXPECT_EQ(target(0, 4, 0, 0), kTable + 0x93121110);
+  EXPECT_EQ(target(0, -4, 0, 0), kTable + 0x93121110 - 0x1'0000'0000);
+  EXPECT_EQ(target(1, 8, 4, 0), 0x17161514'93121110U) << "the address itself";
+  EXPECT_EQ(target(0, 8, 0, 5), 0x3f3e3d3c'3b3a3938U);
+  EXPECT_FALSE(target(0, 8, 0, 6)) << "no memory";
+  EXPECT_FALSE(target(0, 9, 0, 0)) << "no such entries";
+}
+
+TEST_F(PresentValues, OfRegistersAndMemory) {
+  EXPECT_EQ(now(Value::initial(x86_64::kRbx, 5)), 0x100dU);
+  EXPECT_EQ(now(Value::initial(x86_64::kRbx, 0x10).loaded().plus(3)), 0x1023U);
+  EXPECT_EQ(now(Value::initial(x86_64::kRbx, 0x10).loaded().plus(8).loaded().plus(-1)), 0x2f2e2d2c'2b2a2927U);
+  EXPECT_FALSE(now(Value::initial(x86_64::kRbp))) << "a register that is not known";
+  EXPECT_FALSE(now(Value::initial(x86_64::kRbx, 0x100).loaded())) << "no memory";
+  EXPECT_FALSE(now(Value::initial(x86_64::kRbx, 0x10).loaded().plus(0x100).loaded())) << "behind a pointer";
+  EXPECT_FALSE(now(Value::initial(Value::kFirstSymbol)));
+  EXPECT_FALSE(now(Value::constant(0x1008)));
+  EXPECT_FALSE(now(Value()));
+}
+
+// x0 behind one instruction (Arm Architecture Reference Manual, C6.2), with x1 = 0x100 and x2 = 3; 0: not known.
+TEST(A64, SumsAndMovesOfRegisters) {
+  const auto x0_behind = [](std::uint32_t word) {
+    const auto read = [word](std::uint64_t address, void* to, std::size_t size) {
+      if (address < 0x1000 || address + size > 0x1004) return false;
+      std::memcpy(to, reinterpret_cast<const char*>(&word) + (address - 0x1000), size);
+      return true;
+    };
+    const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+    const auto plausible = [](const FrameRow&) { return true; };
+    const CodeSource source{Architecture::kAArch64, read, kind, plausible};
+    const auto code = std::make_unique<CodeReader>();
+    const auto path = std::make_unique<Path<AArch64>>();
+    code->start(source);
+    path->start(0x1000);
+    path->state[1] = Value::constant(0x100);
+    path->state[2] = Value::constant(3);
+    AArch64 machine;
+    EXPECT_EQ(machine.step(*code, *path).kind, Flow::kNext);
+    const Value x0 = path->state[0];
+    return x0.is_constant() ? x0.addend : 0;
+  };
+  EXPECT_EQ(x0_behind(0x8b020020), 0x103) << "add x0, x1, x2";
+  EXPECT_EQ(x0_behind(0x8b020820), 0x10c) << "add x0, x1, x2, lsl 2";
+  EXPECT_EQ(x0_behind(0x8b420420), 0) << "add x0, x1, x2, lsr 1";
+  EXPECT_EQ(x0_behind(0x8b820420), 0) << "add x0, x1, x2, asr 1";
+  EXPECT_EQ(x0_behind(0xcb020020), 0xfd) << "sub x0, x1, x2";
+  EXPECT_EQ(x0_behind(0xaa0203e0), 3) << "mov x0, x2";
+  EXPECT_EQ(x0_behind(0xaa0207e0), 0) << "orr x0, xzr, x2, lsl 1";
+  EXPECT_EQ(x0_behind(0xaa4203e0), 0) << "orr x0, xzr, x2, lsr 0";
+  EXPECT_EQ(x0_behind(0xaa2203e0), 0) << "mvn x0, x2";
+  EXPECT_EQ(x0_behind(0xaa020020), 0) << "orr x0, x1, x2";
+}
+
+// ldapur and its like are of any register; what copies memory has another encoding.
+TEST(A64, LoadsWithOrderAndAnUnscaledOffset) {
+  for (std::uint32_t reg = 0; reg < 32; ++reg) {
+    EXPECT_TRUE(a64::Word{0xd9400040 | reg}.is_unscaled_ordered()) << "ldapur x" << reg << ", [x2]";
+    EXPECT_TRUE(a64::Word{0xd9000040 | reg}.is_unscaled_ordered()) << "stlur x" << reg << ", [x2]";
+    EXPECT_FALSE(a64::Word{0x19000440 | reg}.is_unscaled_ordered()) << "cpyfp";
+    EXPECT_FALSE(a64::Word{0xf8400040 | reg}.is_unscaled_ordered()) << "ldur x" << reg << ", [x2]";
   }
 }
 

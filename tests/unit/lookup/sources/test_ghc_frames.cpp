@@ -2,6 +2,7 @@
 // never taken for anything that no call of StgRun made.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -139,6 +140,79 @@ TEST_F(GhcImage, OtherCodeIsNotHaskells) {
 TEST_F(GhcImage, CodeThatPushesIsNotLeft) {
   stack(0, kBias + behind_call_);
   EXPECT_FALSE(unwind(at(pushes_)));
+}
+
+// What an instruction of Haskell's code does to rsp, by a computed jump behind it. Others are C's.
+TEST_F(GhcImage, InstructionsOnTheWayToAJump) {
+  using Code = std::vector<std::uint8_t>;
+  const std::uint32_t rva = import_ + 0x20;  // among int3
+  const auto is_left = [&](const Code& code, std::uint32_t below) {
+    std::vector<std::uint8_t> whole = code;
+    whole.insert(whole.end(), {0xff, 0x65, 0x00});  // jmp *(%rbp)
+    std::copy(whole.begin(), whole.end(), file_.begin() + PeImageBuilder::kHeaders + rva - PeImageBuilder::kText);
+    open();
+    stack(below, kBias + behind_call_);
+    return unwind(at(rva)).has_value();
+  };
+  struct Case {
+    Code code;
+    std::uint32_t below;
+  };
+  for (const auto& [code, below] : {Case{{}, 0},
+                                    {{0x48, 0x83, 0xc4, 0x08}, 8},                           // add rsp, 8
+                                    {{0x48, 0x81, 0xc4, 0x08, 0x01, 0, 0}, 0x108},           // add rsp, 264
+                                    {{0x48, 0x81, 0xc4, 0x00, 0x10, 0, 0}, 0x1000},          // the most
+                                    {{0x48, 0x83, 0xc4, 0x18, 0x48, 0x83, 0xec, 0x08}, 16},  // add 24; sub 8
+                                    {{0x48, 0x83, 0xec, 0x08, 0x48, 0x83, 0xc4, 0x08}, 0},
+                                    {{0x49, 0x83, 0xc4, 0x08}, 0},        // add r12, 8
+                                    {{0x48, 0x83, 0xc0, 0x08}, 0},        // add rax, 8
+                                    {{0x48, 0x83, 0x04, 0x24, 0x08}, 0},  // add [rsp], 8
+                                    {{0x48, 0x83, 0xfc, 0x08}, 0},        // cmp rsp, 8
+                                    {{0x49, 0x89, 0xc4}, 0},              // mov r12, rax
+                                    {{0x4c, 0x89, 0xe0}, 0},              // mov rax, r12
+                                    {{0x4c, 0x8b, 0x60, 0x08}, 0},        // mov r12, [rax + 8]
+                                    {{0x4c, 0x8d, 0x60, 0x08}, 0},        // lea r12, [rax + 8]
+                                    {{0x48, 0x8d, 0x44, 0x24, 0x08}, 0},  // lea rax, [rsp + 8]
+                                    {{0xff, 0xd0}, 0},                    // call rax
+                                    {{0xff, 0xc0}, 0},                    // inc eax
+                                    {{0xeb, 0x00}, 0},                    // jmp to the next
+                                    {{0xeb, 0x01, 0x50}, 0},              // jmp over a push
+                                    {{0xe9, 0x01, 0, 0, 0, 0x50}, 0}})
+    EXPECT_TRUE(is_left(code, below)) << ::testing::PrintToString(code);
+  for (const Code& code : {Code{0x48, 0x83, 0xec, 0x08},          // sub rsp, 8: rsp was above its place
+                           {0x48, 0x81, 0xc4, 0x08, 0x10, 0, 0},  // add rsp, 4104
+                           {0x48, 0x83, 0xe4, 0xf0},              // and rsp, -16
+                           {0x48, 0x89, 0xc4},                    // mov rsp, rax
+                           {0x48, 0x89, 0xe0},                    // mov rax, rsp
+                           {0x48, 0x8b, 0x60, 0x08},              // mov rsp, [rax + 8]
+                           {0x48, 0x8d, 0x64, 0x24, 0x08},        // lea rsp, [rsp + 8]
+                           {0x41, 0x54},                          // push r12
+                           {0xff, 0x30},                          // push [rax]
+                           {0x50},
+                           {0x5f},
+                           {0x68, 1, 0, 0, 0},
+                           {0x6a, 1},
+                           {0x8f, 0x00},
+                           {0x9c},
+                           {0x9d},
+                           {0xc2, 8, 0},
+                           {0xc3},
+                           {0xf3, 0xc3},
+                           {0xc9},
+                           {0xcc},
+                           {0xf4}})
+    for (const std::uint32_t below : {0U, 8U, 0x1008U, 0U - 8})
+      EXPECT_FALSE(is_left(code, below)) << ::testing::PrintToString(code);
+  Code jumps;
+  for (int i = 0; i < 16; ++i) jumps.insert(jumps.end(), {0xeb, 0x00});
+  EXPECT_TRUE(is_left(jumps, 0));
+  jumps.insert(jumps.end(), {0xeb, 0x00});
+  EXPECT_FALSE(is_left(jumps, 0)) << "too many";
+  // A call is looked up at its last byte; here this byte alone would be a return.
+  const Code call{0xe8, 0, 0, 0, 0xc3};
+  EXPECT_TRUE(is_left(call, 0));
+  FrameRow row;
+  EXPECT_EQ(source_->row_at(rva + 4, row).error().code, ErrorCode::kUnsupported);
 }
 
 // Without StgReturn as GHC has it, nothing is Haskell's code.

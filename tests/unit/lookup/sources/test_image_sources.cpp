@@ -263,5 +263,26 @@ TEST(ImageSources, WhatIsNoImageSaysSo) {
   EXPECT_FALSE(open_source(ByteView(std::span(bytes)), image::PeLayout::kFile));
 }
 
+// All addresses of a function are those of where its image lies. 0 says that there is none.
+TEST(Moved, AddressesButThoseThatAreNone) {
+  Function function;
+  function.begin = function.primary = 0x10;
+  function.end = 0x20;
+  const Function without = moved(function, 0x1000);
+  EXPECT_EQ(without.begin, 0x1010u);
+  EXPECT_EQ(without.primary, 0x1010u);
+  EXPECT_EQ(without.end, 0x1020u);
+  EXPECT_EQ(without.personality.address, 0u);
+  EXPECT_EQ(without.language_data.address, 0u);
+  EXPECT_EQ(without.record.address, 0u);
+  function.personality.address = 0x30;
+  function.language_data.address = 0x40;
+  function.record.address = 0x50;
+  const Function with = moved(function, 0x1000);
+  EXPECT_EQ(with.personality.address, 0x1030u);
+  EXPECT_EQ(with.language_data.address, 0x1040u);
+  EXPECT_EQ(with.record.address, 0x1050u);
+}
+
 }  // namespace
 }  // namespace windlass::sources

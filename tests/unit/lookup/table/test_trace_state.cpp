@@ -149,6 +149,23 @@ TEST(TraceState, Drap) {
   EXPECT_EQ(rows[3].rule.fp_kind, WL_REG_BASE);
 }
 
+// rbp's value is another register's, by a rule or by an expression. Other values have no rule.
+TEST(TraceState, ValuesOfOtherRegisters) {
+  const auto rbp_by = [](const Bytes& program) { return rows_of(program).back().rule; };
+  for (const Bytes& program : {Bytes{0x41, 0x09, 6, 3},              // register rbp: rbx
+                               Bytes{0x41, 0x16, 6, 2, 0x73, 0}}) {  // val_expression rbp: breg3 0
+    EXPECT_EQ(rbp_by(program).fp_kind, WL_REG_IN_REG);
+    EXPECT_EQ(rbp_by(program).fp_offset, 3);
+  }
+  for (const Bytes& program : {Bytes{0x41, 0x09, 6, 40},                 // no register of the machine
+                               Bytes{0x41, 0x16, 6, 2, 0x73, 8},         // breg3 8
+                               Bytes{0x41, 0x16, 6, 3, 0x73, 0, 6},      // breg3 0; deref
+                               Bytes{0x41, 0x16, 6, 3, 0x92, 40, 0}}) {  // bregx 40 0
+    EXPECT_EQ(rbp_by(program).fp_kind, WL_REG_UNDEFINED) << ::testing::PrintToString(program);
+    EXPECT_EQ(rbp_by(program).fp_offset, 0) << ::testing::PrintToString(program);
+  }
+}
+
 TEST(TraceState, UnknownExpressions) {
   const auto rows = rows_of({
       0x41, 0x10, 6, 1, 0x9c,              // rbp at call_frame_cfa
