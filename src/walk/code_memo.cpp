@@ -190,7 +190,7 @@ void CodeMemo::row_of(std::uint32_t number, std::uint64_t pc, FrameRow& row) con
 }
 
 // The leaf that the stack at hand leads to; null where nobody has been.
-const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) {
+CodeMemo::Leaf* CodeMemo::descend(Entry& entry, std::uint64_t pc, const flow::CodeSource& source) {
   FrameRow row;
   const std::size_t asked = asked_.size();
   for (std::uint32_t at = 0; at < entry.nodes.size();) {
@@ -205,11 +205,13 @@ const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, co
   return nullptr;
 }
 
-bool CodeMemo::holds(const Leaf& leaf, const flow::CodeSource& source) const {
-  if (now_ > leaf.until) return false;
+CodeMemo::Holds CodeMemo::holds(Leaf& leaf, const flow::CodeSource& source) const {
+  if (now_ > leaf.until) return Holds::kNo;
   std::uint64_t digest = 0;
   for (const Read& read : leaf.reads) (void)add_read(read, source, digest);
-  return digest == leaf.digest;
+  if (digest != leaf.digest) return leaf.compared > now_ ? Holds::kThen : Holds::kNo;
+  leaf.compared = present_;
+  return Holds::kStill;
 }
 
 CodeAnswer CodeMemo::answer_of(const Leaf& leaf, std::uint64_t pc) const {
@@ -283,6 +285,7 @@ bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   if (recording.is_tentative()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
   if (!changes) return true;
   leaf.digest = recording.digest();
+  leaf.compared = present_;
   leaf.reads = recording.reads();
   young_reads_ += leaf.reads.size();
   return true;
@@ -292,10 +295,10 @@ CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const f
                          Follow follow) {
   follows_changing_ |= changes;
   if (Entry* entry = find(key); entry != nullptr) {
-    if (const Leaf* leaf = descend(*entry, pc, source); leaf != nullptr) {
-      if (holds(*leaf, source)) {
+    if (Leaf* leaf = descend(*entry, pc, source); leaf != nullptr) {
+      if (const Holds holds = this->holds(*leaf, source); holds != Holds::kNo) {
         ++kept_;
-        if (leaf->until != kForEver) holds_ = false;
+        if (holds == Holds::kThen || leaf->until != kForEver) holds_ = false;
         return answer_of(*leaf, pc);
       }
       *entry = {};

@@ -88,11 +88,15 @@ class CodeMemo {
   [[nodiscard]] bool follows_changing() const { return follows_changing_; }
   // Is use(row, answer) true for all rows that the stack was asked about?
   [[nodiscard]] bool all_asked(FunctionRef<bool(const FrameRow& row, bool answer)> use) const;
-  // Since then, was any code not followed?
-  void start_walk(std::uint64_t now) {
+  // A stack of `now` is walked at `present`, maybe later. Code that has changed in between is not lost: what it came to
+  // is known, if it was compared behind `now`.
+  void start_walk(std::uint64_t now, std::uint64_t present) {
     now_ = now;
+    present_ = present;
     refused_ = false;
   }
+  void start_walk(std::uint64_t now) { start_walk(now, now); }
+  // Since then, was any code not followed?
   [[nodiscard]] bool was_refused() const { return refused_; }
   // The whole functions that are kept beside.
   [[nodiscard]] FunctionMemo& functions() { return functions_; }
@@ -135,6 +139,7 @@ class CodeMemo {
     Error error;
     std::uint64_t until = kForEver;  // it holds
     std::uint64_t digest = 0;        // of `reads`, of code that changes
+    std::uint64_t compared = 0;      // when the code was the same last
     std::vector<Read> reads;
   };
   // What the stack at hand is asked about a row.
@@ -165,8 +170,9 @@ class CodeMemo {
   };
 
   [[nodiscard]] Entry* find(const Key& key);
-  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source);
-  [[nodiscard]] bool holds(const Leaf& leaf, const flow::CodeSource& source) const;
+  [[nodiscard]] Leaf* descend(Entry& entry, std::uint64_t pc, const flow::CodeSource& source);
+  enum class Holds : std::uint8_t { kNo, kThen, kStill };
+  [[nodiscard]] Holds holds(Leaf& leaf, const flow::CodeSource& source) const;
   // False: it is not kept.
   bool keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
   [[nodiscard]] CodeAnswer answer_of(const Leaf& leaf, std::uint64_t pc) const;
@@ -184,7 +190,7 @@ class CodeMemo {
   Listener* listener_ = nullptr;
   std::vector<Asked> asked_;
   bool holds_ = false, follows_changing_ = false;
-  std::uint64_t now_ = 0;
+  std::uint64_t now_ = 0, present_ = 0;
   bool refused_ = false;
   std::uint64_t followed_ = 0, kept_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/monotonic.h"
 #include "lookup/sources/stack_end.h"
 #include "lookup/table/project.h"
 #include "profiler/samples/user_frame.h"
@@ -93,7 +94,7 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
   static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
                 static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
-  memo_.start_walk(sample.time);
+  memo_.start_walk(sample.time, monotonic_ns());
   checked_ = &to.checked;
   StackWalker walker(space_of(sample, maps), sample.registers);
   ProbedReturns probed(sample);

@@ -298,6 +298,23 @@ TEST_F(ChangingCode, CodeThatAppearsOrGoesIsFollowedAgain) {
   EXPECT_EQ(followed_, 5u);
 }
 
+// Stacks wait for their turn, while the code that they were in may go.
+TEST_F(ChangingCode, AStackFromBeforeTheChangeHasTheCodeOfThatTime) {
+  const auto offset = [&](std::uint64_t taken, std::uint64_t walked) {
+    memo_.start_walk(taken, walked);
+    return ask(kBegin, 8).synthesis.row.cfa.offset();
+  };
+  EXPECT_EQ(offset(10, 100), 1);
+  EXPECT_EQ(offset(20, 110), 1);
+  code_[7] = 2;
+  EXPECT_EQ(offset(30, 120), 1) << "the code was the same at 110";
+  EXPECT_EQ(offset(109, 130), 1);
+  EXPECT_EQ(followed_, 1u);
+  EXPECT_EQ(offset(110, 140), 2) << "it may have changed before that";
+  EXPECT_EQ(offset(115, 150), 2);
+  EXPECT_EQ(followed_, 2u);
+}
+
 TEST_F(ChangingCode, NothingIsKeptBeyondAClear) {
   (void)ask(kBegin, 8);
   memo_.clear();
