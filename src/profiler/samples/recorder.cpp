@@ -38,8 +38,9 @@ constexpr std::uint64_t kMostWork = kSecond / 50;
 constexpr std::uint64_t kMostSamples = kSecond / 500;  // of samples, before the next look at processes
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::uint64_t kEarnInterval = kSecond / 10;
-// On what is left when sampling has stopped. Who interrupts a recording is not to wait.
-constexpr std::uint64_t kMostWorkAtEnd = kSecond, kMostWorkInterrupted = kSecond / 10;
+// On what is left when sampling has stopped: after the duration, and after the end of what was recorded. Who interrupts
+// a recording is not to wait.
+constexpr std::uint64_t kMostWorkAtEnd = kSecond, kMostWorkBehind = 5 * kSecond;
 
 }  // namespace
 
@@ -73,7 +74,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   writer.give_up();
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
-  drain(stopped ? kMostWorkInterrupted : kMostWorkAtEnd);
+  const bool in_time = options_.duration > 0 && seconds_ >= options_.duration;
+  drain(in_time ? kMostWorkAtEnd : kMostWorkBehind, stop_descriptor);
   hurry_at(-1, 0);
   hooks.progress(progress());
   if (hooks.second) hooks.second(profile_since_told());
@@ -285,9 +287,9 @@ void Recorder::bound_files() {
 }
 
 // Samples have stopped: takes what is still on its way. The kernel side needs to know nothing any more.
-void Recorder::drain(std::uint64_t most_work) {
+void Recorder::drain(std::uint64_t most_work, int stop_descriptor) {
   source_.samples->stop();
-  budget_.end_at(monotonic_ns() + most_work);
+  budget_.end_at(monotonic_ns() + most_work, stop_descriptor);
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(2ms);
     take_round(kMostWork);

@@ -195,7 +195,7 @@ class Recorder {
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
   void bound_files();
-  void drain(std::uint64_t most_work);
+  void drain(std::uint64_t most_work, int stop_descriptor);
   [[nodiscard]] bool finished(std::uint64_t now);
   [[nodiscard]] bool any_target_alive() const;
   [[nodiscard]] profile::Profile new_code();

@@ -3,6 +3,8 @@
 // to walk stacks, a sample has its innermost frame alone. So samples are truncated, and none is lost behind a backlog.
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -58,10 +60,15 @@ class WorkBudget final : public walk::CodeMemo::Limit {
     following_.earn(samples);
     walking_.earn(samples);
   }
-  // Nothing is left from then on, CLOCK_MONOTONIC, for who must be ready in time.
-  void end_at(std::uint64_t time) { end_ = time; }
+  // Nothing is left from then on, CLOCK_MONOTONIC, for who must be ready in time. Nor so soon after `stop` has become
+  // readable; -1: there is no such descriptor.
+  void end_at(std::uint64_t time, int stop = -1) {
+    end_ = time;
+    stop_ = stop;
+  }
+  static constexpr std::uint64_t kAfterStop = 100'000'000;  // ns
 
-  [[nodiscard]] bool may_walk() const { return !is_over() && walking_.is_left(); }
+  [[nodiscard]] bool may_walk() { return !is_over() && walking_.is_left(); }
   // A sample is worked on in between.
   void begin_sample() { walking_.begin(); }
   void end_sample() { walking_.end(); }
@@ -74,10 +81,20 @@ class WorkBudget final : public walk::CodeMemo::Limit {
   void end() override { following_.end(); }
 
  private:
-  [[nodiscard]] bool is_over() const { return end_ != 0 && monotonic_ns() >= end_; }
+  [[nodiscard]] bool is_over() {
+    if (end_ == 0) return false;
+    const std::uint64_t now = monotonic_ns();
+    pollfd stop{stop_, POLLIN, 0};  // one below 0 is passed over
+    if (::poll(&stop, 1, 0) > 0) {
+      end_ = std::min(end_, now + kAfterStop);
+      stop_ = -1;
+    }
+    return now >= end_;
+  }
 
   TimeAccount following_, walking_;
   std::uint64_t end_ = 0;
+  int stop_ = -1;
 };
 
 }  // namespace windlass::profiler

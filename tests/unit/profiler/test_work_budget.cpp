@@ -1,6 +1,10 @@
 #include "profiler/samples/work_budget.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "support/use_up.h"
 
@@ -37,6 +41,20 @@ TEST(WorkBudget, WhatIsNotUsedIsKeptUpToABound) {
   EXPECT_FALSE(budget.may_walk());
   budget.earn(1'000'000);
   EXPECT_TRUE(budget.may_walk());
+}
+
+TEST(WorkBudget, LittleIsLeftOnceItIsToStop) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  WorkBudget budget;
+  budget.end_at(monotonic_ns() + 3'600'000'000'000, ends[0]);
+  EXPECT_TRUE(budget.may_walk());
+  ASSERT_EQ(::write(ends[1], "x", 1), 1);
+  EXPECT_TRUE(budget.may_walk()) << "what takes a moment is still done";
+  std::this_thread::sleep_for(std::chrono::nanoseconds(WorkBudget::kAfterStop));
+  EXPECT_FALSE(budget.may_walk());
+  EXPECT_FALSE(budget.begin());
+  for (const int end : ends) ::close(end);
 }
 
 TEST(WorkBudget, NothingIsLeftAtItsEnd) {
