@@ -57,7 +57,7 @@ class X86Decoder {
   const X86Instruction* decode(CodeReader& code, std::uint64_t pc);
 
  private:
-  static constexpr unsigned kKept = 2048, kKeptBits = 11;
+  static constexpr unsigned kKeptBits = 11, kKept = 1U << kKeptBits;
   // The bytes that were decoded, and how many. They alone say what the instruction is.
   struct Key {
     std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];

@@ -94,6 +94,13 @@ void for_each_block(const AddressRange& stretch, Visit&& visit) {
   }
 }
 
+// Was it so long ago, or never? Then it is now. `last`: when, in ns; 0: never.
+bool is_due(std::uint64_t& last, std::uint64_t now, std::uint64_t after) {
+  if (last != 0 && now - last < after) return false;
+  last = now;
+  return true;
+}
+
 // Of a block that has the key's address.
 constexpr std::uint32_t kind_of(const wl_learned_key& key) { return key.kind | WL_LEARNED_BLOCK; }
 
@@ -143,9 +150,7 @@ void FrameTeacher::teach(const wl_learned_key& key, Known& known, manager::Publi
 // Where one function is new, others are.
 void FrameTeacher::teach_ahead(const wl_learned_key& key, manager::PublishedCode& code, std::uint64_t now) {
   if (ahead_.size() >= kMaxKnown) ahead_.clear();
-  std::uint64_t& asked = ahead_[key.tgid];
-  if (asked != 0 && now - asked < kAheadAfter) return;
-  asked = now;
+  if (!is_due(ahead_[key.tgid], now, kAheadAfter)) return;
   for (const std::uint64_t begin : code.new_functions(kMostAhead))
     teach_around({begin, key.epoch, key.tgid, WL_LEARNED_EXACT}, code, now);
 }
@@ -305,9 +310,7 @@ void FrameTeacher::teach_step(const wl_learned_key& key, std::uint64_t caller, P
   if (has_room) return;
   const wl_learned_key call{key.pc, caller, key.tgid, key.kind ^ WL_LEARNED_STEP ^ WL_LEARNED_CALL};
   if (calls_.size() >= kMaxKnown) calls_.clear();
-  std::uint64_t& asked = calls_[call];
-  if (asked != 0 && now - asked < kAgainAfter) return;
-  asked = now;
+  if (!is_due(calls_[call], now, kAgainAfter)) return;
   wl_steady lesson{};
   lesson.guard = key.epoch;
   sink_(call, std::bit_cast<wl_learned>(lesson));
@@ -351,10 +354,8 @@ bool FrameTeacher::teach_function(const wl_learned_key& key, const CheckedStep& 
   const wl_learned_key all{key.pc, key.epoch, key.tgid, WL_LEARNED_STEP};  // interrupted there or not
   const flow::WholeFunction& function = *checked.function;
   if (functions_.size() >= kMaxKnown) functions_.clear();
-  std::uint64_t& asked =
-      functions_[{function.range.begin + checked.function_bias, key.epoch, key.tgid, WL_LEARNED_STEP}];
-  if (asked == 0 || now - asked >= kAgainAfter) {
-    asked = now;
+  const wl_learned_key begin{function.range.begin + checked.function_bias, key.epoch, key.tgid, WL_LEARNED_STEP};
+  if (is_due(functions_[begin], now, kAgainAfter)) {
     std::map<std::uint64_t, BlockLessons> blocks;
     for (const FrameRow& row : function.rows) {
       wl_learned lesson{};

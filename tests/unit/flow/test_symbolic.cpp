@@ -211,13 +211,28 @@ TEST(SymbolicState, HandsOutEveryStoreOfEightBytes) {
   EXPECT_EQ(places, (std::vector<std::int64_t>{-8, -24}));
 }
 
+class PathLists : public testing::Test {
+ protected:
+  PathLists() {
+    list->start();
+    visited->start();
+  }
+  std::vector<std::uint64_t> take_all() {
+    std::vector<std::uint64_t> taken;
+    while (!list->empty()) {
+      list->take(*path);
+      taken.push_back(path->pc);
+    }
+    return taken;
+  }
+
+  const std::unique_ptr<PathList<X86_64>> list = std::make_unique<PathList<X86_64>>();
+  const std::unique_ptr<VisitedSet> visited = std::make_unique<VisitedSet>();
+  const std::unique_ptr<Path<X86_64>> path = std::make_unique<Path<X86_64>>();
+};
+
 // With the room full, a path behind fewer calls takes the place of one behind the most, and no other does.
-TEST(PathList, KeepsThePathsBehindTheFewestCalls) {
-  const auto list = std::make_unique<PathList<X86_64>>();
-  const auto visited = std::make_unique<VisitedSet>();
-  const auto path = std::make_unique<Path<X86_64>>();
-  list->start();
-  visited->start();
+TEST_F(PathLists, KeepsThePathsBehindTheFewestCalls) {
   const auto add = [&](std::uint64_t pc, std::uint16_t calls) {
     path->start(pc);
     path->calls = calls;
@@ -228,11 +243,7 @@ TEST(PathList, KeepsThePathsBehindTheFewestCalls) {
   add(0x2000, 9);  // no better than the worst
   add(0x3000, 2);
   EXPECT_TRUE(list->has_given_up());
-  std::vector<std::uint64_t> taken;
-  while (!list->empty()) {
-    list->take(*path);
-    taken.push_back(path->pc);
-  }
+  const std::vector<std::uint64_t> taken = take_all();
   ASSERT_EQ(taken.size(), PathList<X86_64>::kMost);
   EXPECT_EQ(taken.front(), 0x3000u) << "the fewest calls first";
   for (const std::uint64_t pc : taken) {
@@ -242,12 +253,7 @@ TEST(PathList, KeepsThePathsBehindTheFewestCalls) {
 }
 
 // The fewest calls first; of those the latest found.
-TEST(PathList, HandsOutTheNearestPathFirst) {
-  const auto list = std::make_unique<PathList<X86_64>>();
-  const auto visited = std::make_unique<VisitedSet>();
-  const auto path = std::make_unique<Path<X86_64>>();
-  list->start();
-  visited->start();
+TEST_F(PathLists, HandsOutTheNearestPathFirst) {
   for (const unsigned calls : {1U, 0U, 2U, 0U, 1U, 2U, 0U}) {
     path->start(0x1000 + path->pc % 0x1000 + 1);
     path->calls = static_cast<std::uint16_t>(calls);
@@ -268,12 +274,7 @@ TEST(PathList, HandsOutTheNearestPathFirst) {
 }
 
 // With the room full, paths to where another one has been are dropped first. Behind a call that may be another way.
-TEST(PathList, DropsWhatAnotherPathHasPassed) {
-  const auto list = std::make_unique<PathList<X86_64>>();
-  const auto visited = std::make_unique<VisitedSet>();
-  const auto path = std::make_unique<Path<X86_64>>();
-  list->start();
-  visited->start();
+TEST_F(PathLists, DropsWhatAnotherPathHasPassed) {
   for (unsigned i = 0; i < PathList<X86_64>::kMost; ++i) {
     path->start(0x1000 + i);
     path->after_call = i == 4;
@@ -283,11 +284,7 @@ TEST(PathList, DropsWhatAnotherPathHasPassed) {
   path->start(0x2000);
   list->add(*path, *visited);
   EXPECT_FALSE(list->has_given_up()) << "there was room";
-  std::vector<std::uint64_t> taken;
-  while (!list->empty()) {
-    list->take(*path);
-    taken.push_back(path->pc);
-  }
+  const std::vector<std::uint64_t> taken = take_all();
   std::vector<std::uint64_t> expected{0x2000};
   for (std::uint64_t pc = 0x1000 + PathList<X86_64>::kMost; pc-- > 0x1000;)
     if (pc != 0x1000 && pc != 0x1003 && pc != 0x1017) expected.push_back(pc);
