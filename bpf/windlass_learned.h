@@ -59,6 +59,15 @@ WL_INLINE int wl_guard_holds(struct wl_unwind* u) {
   return (u->room.value & u->learned.guard_mask) == u->learned.guard_value;
 }
 
+/* The same of a block of a function, whose rule is proved. */
+WL_INLINE int wl_is_same_block(struct wl_unwind* u, __u64 block) {
+  if (!u->learned.guard_address) return 1;
+  if (wl_read(&u->env, u->room.block, WL_GUARD_WORDS * 8, u->learned.guard_address)) return 0;
+  __u64 begin = wl_sum_of_words(0, u->room.block, WL_GUARD_WORDS);
+  if (wl_read(&u->env, u->room.block, WL_LEARNED_BLOCK_BYTES, block)) return 0;
+  return wl_block_guard(begin, u->room.block) == u->learned.guard_value;
+}
+
 /* Copies what was learned for a key to u->learned. 0: nothing. */
 WL_INLINE int wl_recall_key(struct wl_unwind* u, const struct wl_learned_key* key) {
   const struct wl_learned* found = wl_find_learned(&u->env, key);
@@ -81,7 +90,7 @@ WL_GLOBAL int wl_recall(struct wl_unwind* u, __u64 pc, __u32 kind) {
   if (!wl_recall_key(u, &key)) return 0;
   if (kind & WL_LEARNED_HEAP || (kind & (WL_LEARNED_STEP | WL_LEARNED_BLOCK)) == WL_LEARNED_STEP) return 1;
   if ((kind & WL_LEARNED_BLOCK) && !(u->learned.places >> (place >> shift & 63) & 1)) return 0;
-  return wl_guard_holds(u);
+  return kind & WL_LEARNED_STEP ? wl_is_same_block(u, key.pc) : wl_guard_holds(u);
 }
 
 /* Steps from a frame of .NET's code, if the address is in a heap that is known. */

@@ -23,7 +23,8 @@ struct wl_learned_key {
 #define WL_LEARNED_LARGE 8u /* With WL_LEARNED_BLOCK alone: the block's places are pieces of several bytes. */
 #define WL_LEARNED_STEP 16u /* A struct wl_steady stands in the lesson's place, but of a block. */
 #define WL_LEARNED_CALL 32u /* The same, with wl_caller_word() for the epoch, and the epoch in the value. */
-/* The rule of WL_LEARNED_STEP | WL_LEARNED_BLOCK is proved, for every return address behind a call. */
+/* The rule of WL_LEARNED_STEP | WL_LEARNED_BLOCK is proved, for every return address behind a call. Its guard_address
+ * is where its function begins, and its guard_value a wl_block_guard(); 0: the code stays. */
 #define WL_LEARNED_BLOCK_BYTES 64u
 #define WL_LEARNED_LARGE_BYTES 512u
 #define WL_LEARNED_PIECE_SHIFT 3 /* Of a large block. */
@@ -74,8 +75,8 @@ struct wl_code_heap {
 /* A step from code without rows that the agent has checked. It holds for a frame with the same return address, whose
  * CFA is as far above rsp and rbp. A word of the stack must be no return address, if the agent has looked for one there
  * first. Return addresses that have no room here have elements of their own. A step that the code itself proves holds
- * for every return address behind a call. Code that was made at run time may change: a step from such code has a guard,
- * and is never taught for every return address. */
+ * for every return address behind a call. Code that was made at run time may change: a step from such code has a guard.
+ * Alone it is not taught for every return address, as its guard covers little of what proves it. */
 #define WL_STEADY_CALLERS 3
 #define WL_ANY_CALLER (~0ull) /* callers[0] */
 struct wl_steady {
@@ -95,10 +96,16 @@ struct wl_steady {
 /* Of the code around a pc, from WL_GUARD_BEFORE bytes before it on. Never 0. */
 #define WL_GUARD_BEFORE 8u
 #define WL_GUARD_WORDS 4u
+static inline __attribute__((always_inline, unused)) __u64 wl_sum_of_words(__u64 sum, const __u64* words, __u32 count) {
+  for (__u32 i = 0; i < count; i++) sum = wl_mix(sum, words[i]);
+  return sum;
+}
 static inline __attribute__((always_inline, unused)) __u64 wl_code_guard(const __u64* words) {
-  __u64 sum = 0;
-  for (__u32 i = 0; i < WL_GUARD_WORDS; i++) sum = wl_mix(sum, words[i]);
-  return sum | 1;
+  return wl_sum_of_words(0, words, WL_GUARD_WORDS) | 1;
+}
+/* Of a block of code, by wl_sum_of_words() of the first WL_GUARD_WORDS words of its function. Never 0. */
+static inline __attribute__((always_inline, unused)) __u64 wl_block_guard(__u64 begin, const __u64* block) {
+  return wl_sum_of_words(begin, block, WL_LEARNED_BLOCK_BYTES / 8) | 1;
 }
 
 /* What stands for a return address in a step with this guard. `call`: the 8 bytes before the address, if that code may

@@ -102,6 +102,7 @@ struct wl_room {
   union {
     __u8 code[WL_CODE_BYTES];        /* Around a pc. */
     __u64 saved[WL_SAVED_REGISTERS]; /* Of a signal frame. */
+    __u64 block[WL_LEARNED_BLOCK_BYTES / 8];
     struct wl_code_run run;
     struct wl_code_search search;
     struct wl_method_search method;

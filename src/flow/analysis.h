@@ -118,6 +118,9 @@ class Analysis {
         {&A::odd_return_has_way_in,
          {Certainty::kLikely},
          "a way out and a way in find the return address in one place"},
+        {&A::odd_return_is_whole_functions,
+         {Certainty::kCertain},
+         "the way out and all ways through the function say the same"},
         {&A::tail_gives_back,
          {Certainty::kLikely},
          "by the way in, the jump out leaves this frame and gives back what was saved"},
@@ -159,11 +162,15 @@ class Analysis {
   bool is_in_linkage_stub() { return search_.linkage_stub(source_, pc_.value(), result_.row); }
   bool whole_function_says() {
     if (source_.kind(pc_.lookup()) != CodeKind::kFile || source_.function_start(pc_.lookup()) != 0 ||
-        !source_.by_whole_function(pc_, work_.row))
+        !row_of_whole_function())
       return false;
+    return take_if(source_.plausible(work_.row));
+  }
+  bool row_of_whole_function() {
+    if (!source_.by_whole_function(source_, pc_, work_.row)) return false;
     work_.row.begin = pc_.value();
     work_.row.end = pc_.value() + 1;
-    return take_if(source_.plausible(work_.row));
+    return true;
   }
   // The ways out are followed here.
   bool has_no_code() {
@@ -200,6 +207,14 @@ class Analysis {
   // Helpers of generated code may change registers that functions preserve: PyPy's load the caller's rbp anew. That the
   // way out belongs to this function is said by the way in.
   bool odd_return_has_way_in() { return found_.way == Way::kOddReturn && !found_.forgot && has_way_in_of(found_.row); }
+  // Code may keep no registers for its callers: what GraalVM's native images compile at run time.
+  bool odd_return_is_whole_functions() {
+    if (found_.way != Way::kOddReturn || start_ != 0 || !generated_ || !row_of_whole_function() ||
+        !same_frame(work_.row, found_.row))
+      return false;
+    result_.by_jump = result_.behind_padding = false;
+    return take_if(true);
+  }
   // A function may leave by jumps through pointers alone: methods that end by calling their base class.
   bool tail_gives_back() {
     return found_.way == Way::kTail && start_ == 0 && gives_back(source_, pc_, found_, search_, work_);

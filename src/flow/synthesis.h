@@ -16,11 +16,13 @@ namespace windlass::flow {
 
 enum class CodeKind : std::uint8_t { kNoCode, kFile, kGenerated };
 
+struct CodeSource;
+
 namespace detail {
 inline constexpr auto kNoStart = [](std::uint64_t) { return std::uint64_t{0}; };
 inline constexpr auto kAnyRow = [](const FrameRow&) { return true; };
 inline constexpr auto kNotDescribed = [](std::uint64_t, FrameRow&) { return false; };
-inline constexpr auto kNoWholeFunction = [](CodeAddress, FrameRow&) { return false; };
+inline constexpr auto kNoWholeFunction = [](const CodeSource&, CodeAddress, FrameRow&) { return false; };
 inline constexpr auto kNoValue = [](RegisterNumber, std::uint64_t&) { return false; };
 }  // namespace detail
 
@@ -45,9 +47,10 @@ struct CodeSource {
   // Optional: the row that unwind information has for `address`, if a function with a frame is entered in its middle
   // there. Generated code that jumps there runs in that function's frame, or has it above what it has pushed.
   FunctionRef<bool(std::uint64_t address, FrameRow& row)> inside_function = detail::kNotDescribed;
-  // Optional: the row at `pc` by its whole function (whole_function.h). Asked first where the function's start is not
-  // known.
-  FunctionRef<bool(CodeAddress pc, FrameRow& row)> by_whole_function = detail::kNoWholeFunction;
+  // Optional: the row at `pc` by its whole function (whole_function.h). `self`: this source, or one that stands for it.
+  // Asked where the function's start is not known: first in a file's code, in generated code if the way out keeps too
+  // few registers.
+  FunctionRef<bool(const CodeSource& self, CodeAddress pc, FrameRow& row)> by_whole_function = detail::kNoWholeFunction;
   // Optional: what a register holds at the pc. With it, generated code is followed where a jump leads now, by registers
   // and memory as they are.
   FunctionRef<bool(RegisterNumber reg, std::uint64_t& value)> register_value = detail::kNoValue;

@@ -10,17 +10,21 @@
 namespace windlass::flow {
 namespace {
 
-constexpr std::uint32_t kMostBytes = 256 << 10;  // of a function
+// Of a function. What generated code comes to is compared with the code often.
+constexpr std::uint32_t most_bytes(CodeKind kind) { return kind == CodeKind::kFile ? 256 << 10 : 12 << 10; }
 constexpr std::uint64_t kAlignment = 16;
 
-// Where functions may begin, as bytes show.
+// Where functions may begin around an address, as bytes show.
 class Starts {
  public:
-  explicit Starts(const CodeSource& source) : source_(source) {}
+  Starts(const CodeSource& source, std::uint64_t around)
+      : source_(source), kind_(source.kind(around)), around_(around), most_bytes_(flow::most_bytes(kind_)) {}
+  [[nodiscard]] std::uint32_t most_bytes() const { return most_bytes_; }
+  [[nodiscard]] bool are_generated() const { return kind_ == CodeKind::kGenerated; }
 
   // The nearest one at `address` or before; 0: none is near.
   std::uint64_t before(std::uint64_t address) {
-    for (std::uint64_t at = address & ~(kAlignment - 1); address - at < kMostBytes; at -= kAlignment) {
+    for (std::uint64_t at = address & ~(kAlignment - 1); around_ - at < most_bytes_; at -= kAlignment) {
       if (!load(at)) return 0;
       if (is_start(at)) return at;
       if (at < kAlignment) return 0;
@@ -30,12 +34,12 @@ class Starts {
   // The nearest one behind `address`, or where code or the largest function ends.
   std::uint64_t behind(std::uint64_t address) {
     std::uint64_t at = (address | (kAlignment - 1)) + 1;
-    for (; at - address < kMostBytes && load(at) && !is_start(at); at += kAlignment) {}
+    for (; at - address < most_bytes_ && load(at) && !is_start(at); at += kAlignment) {}
     return at;
   }
 
  private:
-  static constexpr std::uint64_t kPiece = 1024, kBefore = X86_64::kBeforeStart, kAt = X86_64::kOfStart;
+  static constexpr std::uint64_t kPiece = 1024, kBefore = X86_64::kBeforeStart, kAt = X86_64::kOfStart, kPage = 4096;
 
   // One read serves the places in one piece of the code.
   bool load(std::uint64_t at) {
@@ -43,18 +47,31 @@ class Starts {
     if (is_loaded_ && piece == piece_) return can_read_[(at - piece) / kAlignment];
     is_loaded_ = true;
     piece_ = piece;
-    const bool whole = source_.kind(piece) == CodeKind::kFile && source_.kind(piece + kPiece - 1) == CodeKind::kFile &&
+    const bool whole = is_code(piece - kBefore) && is_code(piece + kPiece + kAt - 1) &&
                        source_.read(piece - kBefore, bytes_, sizeof bytes_);
     for (std::uint64_t i = 0; i < kPiece; i += kAlignment)
-      can_read_[i / kAlignment] = whole || (source_.kind(piece + i) == CodeKind::kFile &&
-                                            source_.read(piece + i - kBefore, bytes_ + i, kBefore + kAt));
+      can_read_[i / kAlignment] = whole || (is_code(piece + i) && load_place(piece + i, bytes_ + i));
     return can_read_[(at - piece) / kAlignment];
+  }
+  [[nodiscard]] bool is_code(std::uint64_t at) const { return source_.kind(at) == kind_; }
+  // Compilers at run time may give each function a mapping of its own (GraalVM's native images).
+  [[nodiscard]] bool begins_mapping(std::uint64_t at) const {
+    return at % kPage == 0 && source_.kind(at - 1) == CodeKind::kNoCode;
+  }
+  // As if padding stood before a mapping.
+  bool load_place(std::uint64_t at, std::uint8_t* to) {
+    if (!begins_mapping(at)) return source_.read(at - kBefore, to, kBefore + kAt);
+    std::fill_n(to, kBefore, X86_64::kPadding);
+    return source_.read(at, to + kBefore, kAt);
   }
   [[nodiscard]] bool is_start(std::uint64_t at) const {
     return X86_64::begins_aligned(std::span<const std::uint8_t, kBefore + kAt>(bytes_ + (at - piece_), kBefore + kAt));
   }
 
   const CodeSource& source_;
+  CodeKind kind_;
+  std::uint64_t around_;
+  std::uint32_t most_bytes_;
   bool is_loaded_ = false;
   std::uint64_t piece_ = 0;
   bool can_read_[kPiece / kAlignment];
@@ -127,7 +144,7 @@ class Function {
       case Flow::kBranch:
         if (is_inside(flow.target) || is_given_back(path.state)) break;
         agrees_ = false;
-        goes_on_ |= flow.target - range_.end < kMostBytes;
+        goes_on_ |= flow.target - range_.end < most_bytes(CodeKind::kFile);
         break;
       case Flow::kJumpTo:
         if (flow.value.kind == Value::kTableTarget) break;
@@ -191,11 +208,11 @@ class Function {
 
 WholeFunction whole_function(const CodeSource& source, std::uint64_t address) {
   constexpr unsigned kMostStarts = 3, kMostEnds = 3;
-  std::uint32_t budget = 1 << 17;  // of the first try; of each other half as much as before
   WholeFunction found;
   found.range = {address, address + 1};
   if (source.architecture != Architecture::kX86_64) return found;
-  Starts starts(source);
+  Starts starts(source, address);
+  std::uint32_t budget = std::min(starts.most_bytes() * 2, 1U << 17);  // of the first try; then half as much each time
   std::uint64_t begin = address + 1;
   for (unsigned i = 0; i < kMostStarts; ++i) {
     begin = starts.before(begin - 1);
@@ -203,7 +220,10 @@ WholeFunction whole_function(const CodeSource& source, std::uint64_t address) {
     std::uint64_t end = address;
     for (unsigned j = 0; j < kMostEnds; ++j) {
       end = starts.behind(end);
-      if (end - begin > kMostBytes) break;
+      if (end - begin > starts.most_bytes()) {
+        if (!starts.are_generated()) break;
+        end = begin + starts.most_bytes();  // behind the last function is nothing yet
+      }
       const AddressRange range{begin, end};
       if (i == 0 && j == 0) found.range = range;
       Function<X86_64> function(source, range, budget);

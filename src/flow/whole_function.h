@@ -13,8 +13,9 @@
 namespace windlass::flow {
 
 struct WholeFunction {
-  AddressRange range;          // Rows or not, it is about this code.
-  std::vector<FrameRow> rows;  // Ascending, with gaps. None: nothing is proved there.
+  AddressRange range;                // Rows or not, it is about this code.
+  std::vector<FrameRow> rows;        // Ascending, with gaps. None: nothing is proved there.
+  std::vector<std::byte> code = {};  // Where who keeps it wants to compare it: the bytes of the range, else none.
   // A thread that has just been made may stand behind a system call. It has no caller, whatever the row says.
   bool calls_system = false;
 
@@ -25,9 +26,9 @@ struct WholeFunction {
   }
 };
 
-// The function around `address`. Where it may begin and end is seen by padding and alignment. The rows are proved by
-// the returns that are reached from the start: each gives back the frame exactly. So does each jump to another
-// function. Had the function begun elsewhere, the returns would not.
+// The function around `address`. Where it may begin and end is seen by padding, alignment and mappings. The rows are
+// proved by the returns that are reached from the start: each gives back the frame exactly. So does each jump to
+// another function. Had the function begun elsewhere, the returns would not.
 //
 // Takes milliseconds and allocates: not for signal handlers. The work is bounded. The stack is not asked.
 [[nodiscard]] WholeFunction whole_function(const CodeSource& source, std::uint64_t address);

@@ -34,6 +34,7 @@ class X86_64 {
   [[nodiscard]] static bool begins_prologue(CodeReader& code, std::uint64_t address);
   // Does a function probably begin at an address that is a multiple of 16? By the byte before it and the first ones.
   static constexpr std::size_t kBeforeStart = 1, kOfStart = 3;
+  static constexpr std::uint8_t kPadding = 0xcc;  // int3
   [[nodiscard]] static bool begins_aligned(std::span<const std::uint8_t, kBeforeStart + kOfStart> bytes);
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
   // Has the function that the path began at put its return address into a frame record of its caller's making

@@ -84,8 +84,7 @@ bool X86_64::begins_prologue(CodeReader& code, std::uint64_t address) {
 
 // Behind int3, which compilers fill up with. Or a frame is made first (sub rsp, n), with no room left for padding.
 bool X86_64::begins_aligned(std::span<const std::uint8_t, kBeforeStart + kOfStart> bytes) {
-  constexpr std::uint8_t kInt3 = 0xcc;
-  if (bytes[0] == kInt3) return bytes[1] != kInt3;
+  if (bytes[0] == kPadding) return bytes[1] != kPadding;
   return bytes[1] == 0x48 && (bytes[2] == 0x83 || bytes[2] == 0x81) && bytes[3] == 0xec;
 }
 

@@ -17,7 +17,7 @@
 namespace windlass::walk {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 32 << 10;  // from rsp to the return address
+constexpr std::uint64_t kMostRoom = 32 << 10;  // from rsp to the return address
 constexpr std::uint64_t kPage = 4096;
 
 // How far above the return address's place is from sp in code that a function has left its frame to: what the
@@ -118,7 +118,7 @@ bool by_left_frame(const StepContext& context, Step& step) {
   if (!pushed) return false;
   return with_code(context, [&](const flow::CodeSource& source) {
     std::uint64_t room = known.room;
-    const std::uint64_t sp = context.frame.registers.sp() + *pushed, end = room != 0 ? room + 1 : kMostBytes;
+    const std::uint64_t sp = context.frame.registers.sp() + *pushed, end = room != 0 ? room + 1 : kMostRoom;
     const bool found = look_up(context, source, sp, room, end, step, room);
     if (found) known.room = room;
     return found;

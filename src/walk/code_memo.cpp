@@ -7,11 +7,6 @@
 namespace windlass::walk {
 namespace {
 
-constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e37'79b9'7f4a'7c15;
-  return hash ^ hash >> 29;
-}
-
 std::uint64_t rule_bits(const RegisterRule& rule) { return std::bit_cast<std::uint64_t>(rule); }
 
 // Whatever they begin and end at.
@@ -32,18 +27,6 @@ std::uint64_t digest_of_rules(const FrameRow& row) {
   return hash;
 }
 
-std::uint64_t digest_of_bytes(std::uint64_t hash, std::uint64_t address, const void* bytes, std::size_t size) {
-  hash = mix(hash, address);
-  for (std::size_t at = 0; at < size; at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, static_cast<const std::byte*>(bytes) + at, std::min<std::size_t>(8, size - at));
-    hash = mix(hash, word);
-  }
-  return hash;
-}
-constexpr std::size_t kPiece = 64;
-constexpr std::uint64_t kUnreadable = 0x6e6f;
-
 }  // namespace
 
 std::uint64_t CodeMemo::digest_of(const FrameRow& row) { return mix(digest_of_rules(row), row.expressions.size()); }
@@ -52,14 +35,6 @@ std::size_t CodeMemo::KeyHash::operator()(const Key& key) const {
   std::uint64_t hash = mix(static_cast<std::uint64_t>(key.question), key.detail);
   for (const CodePlace& place : {key.at, key.caller}) hash = mix(mix(hash, place.code), place.address);
   return hash;
-}
-
-// Adds the bytes that were read to a digest, or that they cannot be read, which gives false.
-bool CodeMemo::add_read(const Read& read, const flow::CodeSource& source, std::uint64_t& digest) {
-  std::byte bytes[kPiece];
-  const bool is_read = read.size <= sizeof bytes && source.read(read.address, bytes, read.size);
-  digest = is_read ? digest_of_bytes(digest, read.address, bytes, read.size) : mix(digest, read.address ^ kUnreadable);
-  return is_read;
 }
 
 // What following code asks about, and is told.
@@ -76,7 +51,7 @@ class CodeMemo::Recording {
     const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
       const bool is_read = source_.read(address, to, size);
       if (changes_)
-        note_read(address, size, is_read);
+        reads_.note(source_, address, size, is_read);
       else
         is_tentative_ |= !is_read;  // a process may not answer in time
       return is_read;
@@ -97,14 +72,16 @@ class CodeMemo::Recording {
                                     has_caller,
                                     source_.inside_function,
                                     source_.by_whole_function};
-    return follow(recorded);
+    const CodeAnswer answer = follow(recorded);
+    // What else is mapped later takes nothing away from a way that was found.
+    is_tentative_ &= !answer.found || answer.synthesis.start != flow::Start::kNone ||
+                     answer.synthesis.certainty == flow::Certainty::kGuess;
+    return answer;
   }
 
   [[nodiscard]] const std::vector<Tried>& tried() const { return tried_; }
   [[nodiscard]] bool is_tentative() const { return is_tentative_; }
-  [[nodiscard]] bool is_too_much() const { return reads_.size() > kMaxReads; }
-  [[nodiscard]] const std::vector<Read>& reads() const { return reads_; }
-  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+  [[nodiscard]] CodeReads& reads() { return reads_; }
 
  private:
   // The same stack has the same answer.
@@ -116,31 +93,11 @@ class CodeMemo::Recording {
     tried_.push_back({ask, row, answer});
     return answer;
   }
-  // Code is compared by pieces that begin at multiples of their size, as far as all of a piece can be read.
-  void note_read(std::uint64_t address, std::size_t size, bool is_read) {
-    const std::uint64_t first = address & ~std::uint64_t{kPiece - 1};
-    bool in_pieces = is_read;
-    for (std::uint64_t piece = first; in_pieces && piece - first < address - first + size; piece += kPiece)
-      in_pieces = is_noted({piece, kPiece}, true);
-    if (!in_pieces) (void)is_noted({address, static_cast<std::uint32_t>(size)}, false);
-  }
-  bool is_noted(const Read& read, bool must_be_read) {
-    // Mostly one of the last.
-    if (is_too_much() || std::ranges::find(reads_.rbegin(), reads_.rend(), read) != reads_.rend()) return true;
-    std::uint64_t digest = digest_;
-    if (!add_read(read, source_, digest) && must_be_read) return false;
-    digest_ = digest;
-    reads_.push_back(read);
-    if (read.size > kPiece) reads_.resize(kMaxReads + 1);
-    return true;
-  }
-
   const flow::CodeSource& source_;
   bool changes_;
   bool is_tentative_ = false;
   std::vector<Tried> tried_;
-  std::vector<Read> reads_;
-  std::uint64_t digest_ = 0;
+  CodeReads reads_;
 };
 
 void CodeMemo::clear() {
@@ -207,9 +164,9 @@ CodeMemo::Leaf* CodeMemo::descend(Entry& entry, std::uint64_t pc, const flow::Co
 
 CodeMemo::Holds CodeMemo::holds(Leaf& leaf, const flow::CodeSource& source) const {
   if (now_ > leaf.until) return Holds::kNo;
-  std::uint64_t digest = 0;
-  for (const Read& read : leaf.reads) (void)add_read(read, source, digest);
-  if (digest != leaf.digest) return leaf.compared > now_ ? Holds::kThen : Holds::kNo;
+  // A recursive function has many frames in one stack.
+  if (present_ != 0 && leaf.compared == present_) return Holds::kStill;
+  if (!leaf.reads.are_same(source)) return leaf.compared > now_ ? Holds::kThen : Holds::kNo;
   leaf.compared = present_;
   return Holds::kStill;
 }
@@ -230,9 +187,8 @@ CodeAnswer CodeMemo::answer_of(const Leaf& leaf, std::uint64_t pc) const {
   return answer;
 }
 
-bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording,
-                    const CodeAnswer& answer) {
-  if (recording.is_too_much()) return false;
+bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, Recording& recording, const CodeAnswer& answer) {
+  if (recording.reads().is_too_much()) return false;
   if (rows_.size() >= kMaxRows) clear();
   if (young_.size() >= kMaxEntries / 2 || young_reads_ >= kMaxReadsInAll / 2) {
     old_ = std::move(young_);
@@ -284,9 +240,8 @@ bool CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   if (answer.found) leaf.row = number_of(answer.synthesis.row, pc);
   if (recording.is_tentative()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
   if (!changes) return true;
-  leaf.digest = recording.digest();
   leaf.compared = present_;
-  leaf.reads = recording.reads();
+  leaf.reads = std::move(recording.reads());
   young_reads_ += leaf.reads.size();
   return true;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "flow/synthesis.h"
+#include "walk/code_reads.h"
 #include "walk/function_memo.h"
 #include "walk/vain_tries.h"
 
@@ -36,8 +37,7 @@ class CodeMemo {
   static constexpr std::size_t kMaxEntries = std::size_t{64} << 10;
   static constexpr std::size_t kMaxNodes = 64;
   static constexpr std::size_t kMaxRows = std::size_t{16} << 10;
-  // Pieces of 64 bytes of code that changes: of one way; what takes more is not kept. And of all.
-  static constexpr std::size_t kMaxReads = 512;
+  // Pieces of code that changes, as CodeReads has them.
   static constexpr std::size_t kMaxReadsInAll = std::size_t{1} << 20;
 
   enum class Question : std::uint8_t { kRow, kWayIn, kContradiction, kReturnRow, kCallSite };
@@ -123,12 +123,6 @@ class CodeMemo {
   static constexpr std::uint64_t kTentativeNs = 10'000'000'000;
   static constexpr std::uint64_t kForEver = ~std::uint64_t{0};
 
-  struct Read {
-    std::uint64_t address;
-    std::uint32_t size;
-    bool operator==(const Read&) const = default;
-  };
-  static bool add_read(const Read& read, const flow::CodeSource& source, std::uint64_t& digest);
   struct Leaf {
     bool found = false;
     flow::CallSite site = flow::CallSite::kNone;
@@ -138,9 +132,8 @@ class CodeMemo {
     std::uint32_t row = kNone;
     Error error;
     std::uint64_t until = kForEver;  // it holds
-    std::uint64_t digest = 0;        // of `reads`, of code that changes
     std::uint64_t compared = 0;      // when the code was the same last
-    std::vector<Read> reads;
+    CodeReads reads;                 // of code that changes
   };
   // What the stack at hand is asked about a row.
   enum class Ask : std::uint8_t { kPlausible, kHasCaller };
@@ -174,7 +167,7 @@ class CodeMemo {
   enum class Holds : std::uint8_t { kNo, kThen, kStill };
   [[nodiscard]] Holds holds(Leaf& leaf, const flow::CodeSource& source) const;
   // False: it is not kept.
-  bool keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
+  bool keep(const Key& key, std::uint64_t pc, bool changes, Recording& recording, const CodeAnswer& answer);
   [[nodiscard]] CodeAnswer answer_of(const Leaf& leaf, std::uint64_t pc) const;
   // Rows are kept once, counted from the pc.
   [[nodiscard]] std::uint32_t number_of(const FrameRow& row, std::uint64_t pc);

@@ -51,11 +51,14 @@ Expected<flow::Synthesis> follow(const StepContext& context, CodeAddress pc, con
 
 }  // namespace
 
-bool row_of_whole_function(const StepContext& context, const flow::CodeSource& source, CodeAddress pc, FrameRow& row) {
+bool row_of_whole_function(const StepContext& context, const flow::CodeSource& source, const flow::CodeSource& recorded,
+                           CodeAddress pc, FrameRow& row) {
   const Module* const module = module_at(context.space, pc.lookup());
   if (module == nullptr || context.space.is_own_process()) return false;
-  if (const KeptCode& code = module->kept_code(); code.memo != nullptr && !code.changes)
-    return code.memo->functions().row_at({code.code, pc.lookup() - code.bias}, code.bias, source, row);
+  const KeptCode& code = module->kept_code();
+  const CodePlace at{code.code, pc.lookup() - code.bias};
+  if (code.memo != nullptr && code.changes == module->generated())  // else an image in memory, which stays
+    return code.memo->functions().row_at(at, code.bias, code.changes, code.changes ? recorded : source, row);
   return module->row_of_whole_function(pc.lookup(), source, row);
 }
 

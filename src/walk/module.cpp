@@ -98,7 +98,7 @@ std::uint64_t Module::entry_point() const {
 
 bool Module::row_of_whole_function(std::uint64_t address, const flow::CodeSource& code, FrameRow& row) const {
   const std::lock_guard guard(functions_lock_);
-  return functions_.row_at({.code = 0, .address = address}, 0, code, row);
+  return functions_.row_at({.code = 0, .address = address}, 0, generated_, code, row);
 }
 
 }  // namespace windlass::walk

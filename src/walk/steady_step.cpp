@@ -150,7 +150,7 @@ void tell_steady_step(const StepContext& context, const flow::Synthesis& found, 
                   layout.from_fp(),   layout.word(), layout.word_at()};
   made.code_changes = code_changes;
   made.caller_changes = caller_changes;
-  if (!code_changes && step.certainty == FrameCertainty::kProved) {
+  if (step.certainty == FrameCertainty::kProved) {
     made.function = function_of(context, found.row);
     made.function_bias = context.module->kept_code().bias;
   }

@@ -26,7 +26,7 @@ struct SteadyStep {
   // The code at `pc`, and that before the caller's, may be other code later.
   bool code_changes = false, caller_changes = false;
   // The function that has proved the step: its other rows hold as well, for every caller. Null: there is none.
-  // `function_bias`: an address in the process less that in the function.
+  // `function_bias`: an address in the process less that in the function. If the code may change, compare it.
   std::shared_ptr<const flow::WholeFunction> function = nullptr;
   std::uint64_t function_bias = 0;
 };

@@ -92,9 +92,10 @@ struct CallCheck {
 [[nodiscard]] bool row_inside_function(const StepContext& context, std::uint64_t address, FrameRow& row);
 
 // The row at `pc` by its whole function, which is kept where the module says so. False: nothing is proved there. Not of
-// the own process, whose walks have no time and may not allocate.
-[[nodiscard]] bool row_of_whole_function(const StepContext& context, const flow::CodeSource& source, CodeAddress pc,
-                                         FrameRow& row);
+// the own process, whose walks have no time and may not allocate. `recorded`: the source as who keeps the answer sees
+// it, for code that may change.
+[[nodiscard]] bool row_of_whole_function(const StepContext& context, const flow::CodeSource& source,
+                                         const flow::CodeSource& recorded, CodeAddress pc, FrameRow& row);
 
 // Calls use(source): the code, seen from the frame in context.
 template <typename Use>
@@ -129,7 +130,9 @@ auto with_code(const StepContext& context, Use&& use) {
   };
   const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
   const auto inside = [&](std::uint64_t address, FrameRow& row) { return row_inside_function(context, address, row); };
-  const auto whole = [&](CodeAddress pc, FrameRow& row) { return row_of_whole_function(context, *self, pc, row); };
+  const auto whole = [&](const flow::CodeSource& code, CodeAddress pc, FrameRow& row) {
+    return row_of_whole_function(context, *self, code, pc, row);
+  };
   const flow::CodeSource source{space.architecture(), read,   kind, can_be, function_start, entry,
                                 has_caller,           inside, whole};
   self = &source;

@@ -341,13 +341,35 @@ bool FrameTeacher::teach(const Pupil& pupil, const CheckedStep& checked, std::ui
       place.asked = 0;
     place.step = *step;
     const bool any = step->callers[0] == WL_ANY_CALLER;
-    if (!any || !teach_function(key, checked, now)) teach_step(key, any ? 0 : checked.caller, place, now);
+    if (!teach_function(key, checked, now)) teach_step(key, any ? 0 : checked.caller, place, now);
     return true;
   }
   place.contradicted = true;
   sink_(key, wl_learned{});
   return false;
 }
+
+namespace {
+
+// A rule of the step's function for a block of its code. Nothing: the code may change, and not all of the block is the
+// function's.
+std::optional<wl_learned> lesson_for(const CheckedStep& checked, const wl_rule& rule, std::uint64_t block) {
+  wl_learned lesson{};
+  lesson.rule = rule;
+  const std::vector<std::byte>& code = checked.function->code;
+  if (code.empty()) return lesson;
+  const std::uint64_t begin = checked.function->range.begin + checked.function_bias;
+  __u64 words[WL_LEARNED_BLOCK_BYTES / 8];
+  if (block - begin >= code.size() || code.size() - (block - begin) < sizeof words) return std::nullopt;
+  std::memcpy(words, code.data(), WL_GUARD_WORDS * sizeof words[0]);
+  const std::uint64_t first = wl_sum_of_words(0, words, WL_GUARD_WORDS);
+  std::memcpy(words, code.data() + (block - begin), sizeof words);
+  lesson.guard_address = begin;
+  lesson.guard_value = wl_block_guard(first, words);
+  return lesson;
+}
+
+}  // namespace
 
 bool FrameTeacher::teach_function(const wl_learned_key& key, const CheckedStep& checked, std::uint64_t now) {
   if (checked.function == nullptr) return false;
@@ -358,17 +380,17 @@ bool FrameTeacher::teach_function(const wl_learned_key& key, const CheckedStep& 
   if (is_due(functions_[begin], now, kAgainAfter)) {
     std::map<std::uint64_t, BlockLessons> blocks;
     for (const FrameRow& row : function.rows) {
-      wl_learned lesson{};
-      lesson.rule = table::without_end(table::project(row, Architecture::kX86_64, WL_NO_XREG));
+      const wl_rule rule = table::without_end(table::project(row, Architecture::kX86_64, WL_NO_XREG));
       for_each_block({row.begin + checked.function_bias, row.end + checked.function_bias},
-                     [&](std::uint64_t block, std::uint64_t places) { blocks[block].add(places, lesson); });
+                     [&](std::uint64_t block, std::uint64_t places) {
+                       blocks[block].add(places, lesson_for(checked, rule, block));
+                     });
     }
     teach_large(all, blocks, now);
     teach_blocks(all, blocks, now);
   }
-  wl_learned lesson{};
-  lesson.rule = checked.step.rule;
-  return is_in_block(all, lesson, now);
+  const auto lesson = lesson_for(checked, checked.step.rule, block_of(key.pc));
+  return lesson && is_in_block(all, *lesson, now);
 }
 
 bool FrameTeacher::is_new_to(const Pupil& pupil, std::uint32_t module) {

@@ -117,6 +117,14 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
   return WL_END_DEPTH;
 }
 
+// Is the code of the step's function still there?
+bool RawUnwinder::has_code_of(const walk::SteadyStep& step) const {
+  const std::vector<std::byte>& code = step.function->code;
+  std::vector<std::byte> now(code.size());
+  return !code.empty() && memory_.read_code(step.function->range.begin + step.function_bias, now.data(), now.size()) &&
+         now == code;
+}
+
 void RawUnwinder::take(const walk::SteadyStep& step) {
   CheckedStep made{step.pc.is_return_address() ? step.pc.value() : step.pc.value() | WL_FRAME_EXACT,
                    step.caller,
@@ -137,6 +145,7 @@ void RawUnwinder::take(const walk::SteadyStep& step) {
   if (step.code_changes) {
     if (!memory_.read_code(step.pc.value() - WL_GUARD_BEFORE, code, sizeof code)) return;
     to.guard = wl_code_guard(code);
+    if (step.function != nullptr && !has_code_of(step)) made.function = nullptr;
   } else if (step.caller != 0 && step.certainty == FrameCertainty::kProved) {
     to.callers[0] = WL_ANY_CALLER;
   }

@@ -31,7 +31,7 @@ struct CheckedStep {
   std::uint64_t frame = 0;   // as wl_stack_event has it
   std::uint64_t caller = 0;  // wl_caller_word()
   wl_steady step{};
-  std::shared_ptr<const flow::WholeFunction> function = nullptr;  // as walk::SteadyStep has it
+  std::shared_ptr<const flow::WholeFunction> function = nullptr;  // as walk::SteadyStep has it, and compared
   std::uint64_t function_bias = 0;
 };
 
@@ -80,6 +80,7 @@ class RawUnwinder : private walk::CodeMemo::Listener {
 
   std::uint8_t walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to);
   void take(const walk::SteadyStep& step) override;
+  [[nodiscard]] bool has_code_of(const walk::SteadyStep& step) const;
 
   ModuleRegistry& registry_;
   std::uint64_t code_mask_;

@@ -127,6 +127,36 @@ TEST_F(Steady, ABlockOfAProvedFunctionHoldsForEachOfItsPlaces) {
   EXPECT_EQ(walk(), 1U) << "the place was contradicted";
 }
 
+// The same of code that may change: how the function begins, and all of the block.
+TEST_F(Steady, ABlockOfGeneratedCodeHoldsWhileTheCodeIsTheSame) {
+  constexpr std::uint64_t kBlock = kFunction & ~std::uint64_t{WL_LEARNED_BLOCK_BYTES - 1}, kBegin = kBlock - 0x80;
+  std::vector<std::uint8_t> call(8, 0xe8), code(kFunction - kBegin + WL_LEARNED_BLOCK_BYTES);
+  for (std::size_t i = 0; i < code.size(); ++i) code[i] = static_cast<std::uint8_t>(i);
+  target.write_code(kCaller - call.size(), call);
+  target.write_code(kBegin, code);
+  __u64 words[WL_LEARNED_BLOCK_BYTES / 8];
+  std::memcpy(words, code.data(), sizeof words);
+  const __u64 begin = wl_sum_of_words(0, words, WL_GUARD_WORDS);
+  std::memcpy(words, code.data() + (kBlock - kBegin), sizeof words);
+  wl_learned block{};
+  block.rule = step(16).rule;
+  block.places = ~std::uint64_t{0};
+  block.guard_address = kBegin;
+  block.guard_value = wl_block_guard(begin, words);
+  target.teach(kBlock, WL_LEARNED_STEP | WL_LEARNED_BLOCK, block);
+  EXPECT_EQ(walk(), 2U);
+  EXPECT_EQ(target.scratch->unwind.certainty, static_cast<unsigned>(WL_PROVED));
+  const auto walk_with = [&](std::uint64_t at) {
+    std::vector<std::uint8_t> other = code;
+    other[at - kBegin] ^= 1;
+    target.write_code(kBegin, other);
+    return walk();
+  };
+  for (const std::uint64_t at : {kBegin, kBegin + WL_GUARD_WORDS * 8 - 1, kBlock, kBlock + WL_LEARNED_BLOCK_BYTES - 1})
+    EXPECT_EQ(walk_with(at), 1U) << at - kBegin;
+  for (const std::uint64_t at : {kBegin + WL_GUARD_WORDS * 8, kBlock - 1}) EXPECT_EQ(walk_with(at), 2U) << at - kBegin;
+}
+
 // As most of a GraalVM native image is: its runtime's C code has rows, and the gap behind them is large.
 TEST_F(Steady, AStepFromCodeGeneratedAheadOfTimeIsRepeated) {
   table::TableBuilder builder;

@@ -35,13 +35,12 @@ class WholeFunctions : public testing::Test {
       std::memcpy(to, &bytes_[address - kCode], size);
       return true;
     };
-    const auto kind = [](std::uint64_t address) {
-      return address - kCode < kSize ? CodeKind::kFile : CodeKind::kNoCode;
-    };
+    const auto kind = [this](std::uint64_t address) { return address - kCode < kSize ? kind_ : CodeKind::kNoCode; };
     const auto plausible = [](const FrameRow&) { return true; };
     return whole_function({Architecture::kX86_64, read, kind, plausible}, at);
   }
 
+  CodeKind kind_ = CodeKind::kFile;
   std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(kSize, kInt3);
   WholeFunction found;
 };
@@ -173,7 +172,7 @@ TEST_F(WholeFunctions, SayMoreThanASearch) {
   };
   const auto kind = [&](std::uint64_t address) { return address - kCode < kSize ? code : CodeKind::kNoCode; };
   const auto plausible = [&](const FrameRow& row) { return fits || row.cfa.offset() == 16; };
-  const auto whole = [&](CodeAddress, FrameRow& row) {
+  const auto whole = [&](const CodeSource&, CodeAddress, FrameRow& row) {
     row.cfa = CfaRule::at(x86_64::kRsp, 32);
     row.return_address = RegisterRule::at_cfa(-8);
     return is_known;
@@ -194,6 +193,67 @@ TEST_F(WholeFunctions, SayMoreThanASearch) {
   fits = true;
   code = CodeKind::kGenerated;
   EXPECT_EQ(found_at_call(), by_search) << "other code may be there any time";
+}
+
+// Of GraalVM's native images each function that is compiled at run time has a mapping of its own.
+TEST_F(WholeFunctions, AMappingBeginsWithAFunction) {
+  // push rbx; nop; pop rbx; ret
+  const std::initializer_list<int> code{0x53, 0x90, 0x5b, 0xc3};
+  for (const CodeKind kind : {CodeKind::kFile, CodeKind::kGenerated}) {
+    kind_ = kind;
+    put(kCode, code);
+    EXPECT_EQ(depth_at(kCode + 1), 16);
+    EXPECT_EQ(found.range.begin, kCode);
+    put(kCode + 0x1000, code);
+    bytes_[0xfff] = 0x90;
+    EXPECT_EQ(depth_at(kCode + 0x1001), 0) << "a page in the middle";
+  }
+}
+
+TEST_F(WholeFunctions, GeneratedCodeIsNotSearchedForLongFunctions) {
+  constexpr std::uint64_t kEnd = kCode + 0x3100;
+  bytes_.assign(kSize, 0x90);
+  put(kCode, {0x48, 0x83, 0xec, 0x18});       // sub rsp, 24
+  put(kEnd, {0x48, 0x83, 0xc4, 0x18, 0xc3});  // add rsp, 24; ret
+  put(kEnd + 8, {kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, 0x90});
+  EXPECT_EQ(depth_at(kCode + 4), 32);
+  kind_ = CodeKind::kGenerated;
+  for (const std::uint64_t at : {kCode + 4, kCode + 0x1800, kEnd}) EXPECT_EQ(depth_at(at), 0) << at;
+  put(kCode + 0x2f00, {0x48, 0x83, 0xc4, 0x18, 0xc3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3, kInt3,
+                       kInt3, kInt3, 0x90});
+  EXPECT_EQ(depth_at(kCode + 4), 32);
+  EXPECT_EQ(depth_at(kCode + 0x2f00), 32);
+}
+
+// sub rsp, 24; call; xor ebx, ebx; nop; add rsp, 24; ret: a return that does not keep rbx.
+TEST_F(WholeFunctions, ProveGeneratedCodeThatKeepsNoRegisters) {
+  kind_ = CodeKind::kGenerated;
+  put(kCode, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x31, 0xdb, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3});
+  std::int32_t depth = 0;
+  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+    if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
+    std::memcpy(to, &bytes_[address - kCode], size);
+    return true;
+  };
+  const auto kind = [&](std::uint64_t address) { return address - kCode < kSize ? kind_ : CodeKind::kNoCode; };
+  const auto plausible = [](const FrameRow&) { return true; };
+  const auto whole = [&](const CodeSource&, CodeAddress, FrameRow& row) {
+    row.cfa = CfaRule::at(x86_64::kRsp, depth);
+    row.return_address = RegisterRule::at_cfa(-8);
+    return depth != 0;
+  };
+  CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  source.by_whole_function = whole;
+  const OwnScratch scratch(make_scratch());
+  const auto certainty = [&] {
+    const auto synthesis = synthesize(source, CodeAddress::return_address(kCode + 9), *scratch);
+    return synthesis && synthesis->row.cfa.offset() == 32 ? synthesis->certainty : Certainty::kGuess;
+  };
+  EXPECT_EQ(certainty(), Certainty::kGuess);
+  depth = 32;
+  EXPECT_EQ(certainty(), Certainty::kCertain);
+  depth = 16;
+  EXPECT_EQ(certainty(), Certainty::kGuess) << "the way out and the function differ";
 }
 
 TEST_F(WholeFunctions, CodeWithoutStartsIsNotFollowed) {

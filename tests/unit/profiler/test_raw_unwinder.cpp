@@ -429,6 +429,44 @@ TEST_F(WithoutRows, CodeMadeAtRunTimeIsFollowedAgainWhereItHasChanged) {
   munmap(page, kPage);
 }
 
+#ifdef __x86_64__
+// sub rsp, 24; nop dword [rax]; call rax; xor ebx, ebx; add rsp, 24; ret: as GraalVM's native images make code at run
+// time, which keeps no registers. The function begins the mapping.
+TEST_F(WithoutRows, AFunctionMadeAtRunTimeIsProvedAsAWhole) {
+  constexpr std::size_t kPage = 4096;
+  auto* const page = static_cast<std::uint8_t*>(
+      mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(page), MAP_FAILED);
+  // Nothing else is mapped around.
+  munmap(page, kPage);
+  munmap(page + 2 * kPage, kPage);
+  std::uint8_t* const code = page + kPage;
+  const std::uint8_t bytes[] = {0x48, 0x83, 0xec, 0x18, 0x0f, 0x1f, 0x40, 0x00, 0xff,
+                                0xd0, 0x31, 0xdb, 0x48, 0x83, 0xc4, 0x18, 0xc3};
+  std::memcpy(code, bytes, sizeof bytes);
+  ASSERT_TRUE(self_.table.scan(self_.tgid, 2));
+  const auto begin = reinterpret_cast<std::uint64_t>(code);
+  const Unwound first = unwind_at(begin + 8, 24);
+  ASSERT_EQ(first.frames.size(), 2u);
+  EXPECT_EQ(first.certainty, WL_PROVED);
+  ASSERT_EQ(first.checked.size(), 1u);
+  const CheckedStep& step = first.checked.front();
+  EXPECT_NE(step.step.guard, 0u);
+  EXPECT_NE(step.step.callers[0], WL_ANY_CALLER) << "its guard covers little of what proves it";
+  ASSERT_NE(step.function, nullptr);
+  EXPECT_EQ(step.function->range.begin + step.function_bias, begin);
+  ASSERT_GE(step.function->code.size(), sizeof bytes);
+  EXPECT_EQ(std::memcmp(step.function->code.data(), bytes, sizeof bytes), 0);
+  code[3] = code[15] = 0x28;
+  EXPECT_EQ(unwind_at(begin + 8, 40).frames, first.frames);
+  const Unwound changed = unwind_at(begin + 8, 40);
+  ASSERT_EQ(changed.checked.size(), 1u);
+  ASSERT_NE(changed.checked.front().function, nullptr);
+  EXPECT_EQ(changed.checked.front().function->code[3], std::byte{0x28});
+  munmap(code, kPage);
+}
+#endif
+
 TEST_F(WithoutRows, WithoutTimeAStackEndsWhereCodeWouldHaveToBeFollowed) {
   constexpr std::int64_t kKept = 50'000'000;
   WorkBudget budget(1, kKept);

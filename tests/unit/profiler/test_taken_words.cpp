@@ -223,6 +223,45 @@ TEST_F(TakenWordsTest, OneStepOfAProvedFunctionTeachesAllOfIt) {
   EXPECT_TRUE(taught.contains({0x8200, 8, kBlock | WL_LEARNED_LARGE})) << "the file's next process";
 }
 
+TEST_F(TakenWordsTest, AFunctionThatMayChangeIsTaughtWithItsCode) {
+  constexpr std::uint32_t kBlock = WL_LEARNED_STEP | WL_LEARNED_BLOCK;
+  CheckedStep step = step_of_function(0x1200, 32);
+  step.step.guard = 7;
+  step.step.callers[0] = 0x1700;
+  auto function = std::make_shared<flow::WholeFunction>(*step.function);
+  function->code.resize(0x300);
+  for (std::size_t i = 0; i < function->code.size(); ++i) function->code[i] = static_cast<std::byte>(i % 251);
+  step.function = function;
+  maps.add({0x1000, 0x2000, 0, 0, 0, MappingKind::kGenerated});
+  teacher.teach(process(), std::vector{step}, 10'000'000'000);
+  ASSERT_TRUE(taught.contains({0x11c0, 7, kBlock}));
+  const wl_learned& lesson = taught.at({0x11c0, 7, kBlock});
+  EXPECT_EQ(lesson.guard_address, 0x1100U);
+  __u64 code[WL_LEARNED_BLOCK_BYTES / 8];
+  std::memcpy(code, function->code.data(), sizeof code);
+  const __u64 begin = wl_sum_of_words(0, code, WL_GUARD_WORDS);
+  std::memcpy(code, function->code.data() + 0xc0, sizeof code);
+  EXPECT_EQ(lesson.guard_value, wl_block_guard(begin, code));
+  EXPECT_EQ(taught.size(), 0x300 / WL_LEARNED_BLOCK_BYTES) << "blocks, each with its code, and the step not alone";
+}
+
+// Of a block that the function has a part of, steps are taught alone.
+TEST_F(TakenWordsTest, ABlockOfTwoFunctionsThatMayChangeIsNotTaught) {
+  constexpr std::uint32_t kBlock = WL_LEARNED_STEP | WL_LEARNED_BLOCK;
+  CheckedStep step = step_of_function(0x1108, 32);
+  step.step.guard = 7;
+  step.step.callers[0] = 0x1700;
+  auto function = std::make_shared<flow::WholeFunction>(*step.function);
+  function->range.begin += 8;
+  function->code.resize(0x2f8);
+  step.function = function;
+  maps.add({0x1000, 0x2000, 0, 0, 0, MappingKind::kGenerated});
+  teacher.teach(process(), std::vector{step}, 10'000'000'000);
+  EXPECT_FALSE(taught.contains({0x1100, 7, kBlock}));
+  EXPECT_TRUE(taught.contains({0x1140, 7, kBlock}));
+  EXPECT_TRUE(taught.contains({0x1107, 7, WL_LEARNED_STEP}));
+}
+
 // A program that ends within milliseconds: its next process runs the file elsewhere.
 TEST_F(TakenWordsTest, StepsOfAFileAreTaughtToItsNextProcess) {
   constexpr std::uint64_t kBias = 0x6000;

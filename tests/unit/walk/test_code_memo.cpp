@@ -59,6 +59,7 @@ class CodeMemoTest : public testing::Test {
         if (!from.plausible(row)) continue;
         answer.found = true;
         answer.synthesis.row = row;
+        answer.synthesis.certainty = certainty_;
         return answer;
       }
       answer.error = {ErrorCode::kNotFound, "none", pc, 0};
@@ -71,6 +72,7 @@ class CodeMemoTest : public testing::Test {
   std::uint8_t byte_ = 0;
   bool readable_ = true;
   CodeKind kind_ = CodeKind::kFile;
+  flow::Certainty certainty_ = flow::Certainty::kGuess;
   unsigned followed_ = 0;
 };
 
@@ -122,6 +124,20 @@ TEST_F(CodeMemoTest, WhatLeadsToNothingKnownHoldsForAWhile) {
   memo_.start_walk(12'000'000'000);
   (void)ask(0x1000, 99);
   EXPECT_EQ(followed_, 2u) << "something may be mapped there by now";
+}
+
+TEST_F(CodeMemoTest, AWayThatWasFoundHoldsWhateverIsMappedLater) {
+  for (const auto& [certainty, follows] : {std::pair{flow::Certainty::kLikely, 1U}, {flow::Certainty::kGuess, 2U}}) {
+    certainty_ = certainty;
+    followed_ = 0;
+    kind_ = CodeKind::kNoCode;
+    const std::uint64_t pc = 0x1000 + static_cast<std::uint64_t>(certainty);
+    memo_.start_walk(1'000'000'000);
+    EXPECT_TRUE(ask(pc, 32).found);
+    memo_.start_walk(12'000'000'000);
+    EXPECT_TRUE(ask(pc, 32).found);
+    EXPECT_EQ(followed_, follows);
+  }
 }
 
 TEST_F(CodeMemoTest, WhatCouldNotBeReadHoldsForAWhile) {
@@ -265,9 +281,9 @@ TEST_F(ChangingCode, AChangeOfAnyByteThatWasReadIsSeen) {
 }
 
 TEST_F(ChangingCode, AWayThroughTooManyPiecesIsNotKept) {
-  code_.resize(64 * (CodeMemo::kMaxReads + 2), 1);
-  for (const std::size_t pieces : {CodeMemo::kMaxReads, CodeMemo::kMaxReads + 1}) {
-    const bool keeps = pieces <= CodeMemo::kMaxReads;
+  code_.resize(64 * (CodeReads::kMost + 2), 1);
+  for (const std::size_t pieces : {CodeReads::kMost, CodeReads::kMost + 1}) {
+    const bool keeps = pieces <= CodeReads::kMost;
     (void)ask(kBegin, 64 * pieces);
     const unsigned before = followed_;
     (void)ask(kBegin, 64 * pieces);
@@ -313,6 +329,15 @@ TEST_F(ChangingCode, AStackFromBeforeTheChangeHasTheCodeOfThatTime) {
   EXPECT_EQ(offset(110, 140), 2) << "it may have changed before that";
   EXPECT_EQ(offset(115, 150), 2);
   EXPECT_EQ(followed_, 2u);
+}
+
+TEST_F(ChangingCode, IsComparedOnceForAllFramesOfAStack) {
+  memo_.start_walk(10, 100);
+  EXPECT_EQ(ask(kBegin, 8).synthesis.row.cfa.offset(), 1);
+  code_[7] = 2;
+  EXPECT_EQ(ask(kBegin, 8).synthesis.row.cfa.offset(), 1) << "another frame of the stack";
+  memo_.start_walk(101, 101);
+  EXPECT_EQ(ask(kBegin, 8).synthesis.row.cfa.offset(), 2);
 }
 
 TEST_F(ChangingCode, NothingIsKeptBeyondAClear) {
@@ -480,9 +505,9 @@ class FunctionOfAFile : public ::testing::Test {
   }
   // How often the file was read since the last call.
   unsigned reads() { return std::exchange(reads_, 0); }
+  std::vector<std::uint8_t> file_ = std::vector<std::uint8_t>(kSize, 0xcc);
 
  private:
-  std::vector<std::uint8_t> file_ = std::vector<std::uint8_t>(kSize, 0xcc);
   unsigned reads_ = 0;
 };
 
@@ -490,7 +515,7 @@ TEST_F(FunctionOfAFile, IsFollowedOnceWhereverTheFileIsMapped) {
   FunctionMemo memo;
   const auto row_at = [&](std::uint64_t bias, std::uint64_t address, std::uint64_t number) {
     return offset(bias, [&](const CodeSource& source, FrameRow& row) {
-      return memo.row_at({number, address}, bias, source, row);
+      return memo.row_at({number, address}, bias, false, source, row);
     });
   };
   EXPECT_EQ(row_at(0x10000, kFunction + 8, 1), 32);
@@ -514,6 +539,33 @@ TEST_F(FunctionOfAFile, IsFollowedOnceWhereverTheFileIsMapped) {
   EXPECT_NE(kept->find(kFunction + 8), nullptr) << "who has it keeps it";
   EXPECT_EQ(row_at(0x10000, kFunction + 8, 1), 32);
   EXPECT_NE(reads(), 0U);
+}
+
+// The same of generated code, which may become other code.
+TEST_F(FunctionOfAFile, IsFollowedAgainWhereItHasChanged) {
+  FunctionMemo memo;
+  const auto row_at = [&](std::uint64_t address) {
+    return offset(0x10000, [&](const CodeSource& source, FrameRow& row) {
+      return memo.row_at({1, address}, 0x10000, true, source, row);
+    });
+  };
+  EXPECT_EQ(row_at(kFunction + 8), 32);
+  const unsigned to_follow = reads();
+  EXPECT_EQ(row_at(kFunction + 13), 8);
+  const unsigned to_compare = reads();
+  EXPECT_LT(to_compare, to_follow) << "the code is read, and not followed";
+  EXPECT_NE(to_compare, 0U);
+  const auto kept = memo.known({1, kFunction + 8});
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(kept->code.size(), kept->range.end - kept->range.begin);
+  EXPECT_EQ(kept->code[4], std::byte{0xe8});
+  file_[kFunction + 3] = file_[kFunction + 12] = 0x28;
+  EXPECT_EQ(row_at(kFunction + 8), 48);
+  EXPECT_EQ(kept->code[3], std::byte{0x18}) << "who has it keeps what was there";
+  EXPECT_EQ(memo.known({1, kFunction + 8})->code[3], std::byte{0x28});
+  file_[kFunction + 12] = 0x18;
+  EXPECT_EQ(row_at(kFunction + 8), 0) << "the return disagrees";
+  EXPECT_TRUE(memo.known({1, kFunction + 8})->code.empty());
 }
 
 TEST_F(FunctionOfAFile, IsKeptByTheModuleWhereNobodyElseKeepsIt) {
