@@ -18,6 +18,9 @@ struct SignalReturn {
 inline constexpr std::size_t kLongestSignalReturn = sizeof SignalReturn::code;
 inline constexpr std::uint64_t kSystemCallSize = 2;  // syscall, int 0x80
 
+// Does `code` begin with x86-64's syscall (Intel SDM 2B, "SYSCALL")? Two bytes are read.
+[[nodiscard]] constexpr bool is_syscall(const std::uint8_t* code) { return code[0] == 0x0f && code[1] == 0x05; }
+
 inline constexpr SignalReturn kSignalReturnsX86_64[] = {
     {9, {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}},  // mov rax, 15; syscall (glibc, musl, Go)
     {7, {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}},              // mov eax, 15; syscall

@@ -148,6 +148,10 @@ class SymbolicState {
   }
 
   [[nodiscard]] unsigned store_count() const { return store_count_; }
+  [[nodiscard]] bool same_stores(const SymbolicState& other) const {
+    return store_count_ == other.store_count_ &&
+           std::equal(stores_.begin(), stores_.begin() + store_count_, other.stores_.begin());
+  }
   // Forgets the stores for which keep(address, size, value) is false, and earlier stores that share a byte with one of
   // these. A load from there then reads initial memory.
   template <typename Keep>
@@ -198,6 +202,7 @@ class SymbolicState {
     Value address;
     Value value;
     std::uint16_t size;
+    bool operator==(const Store&) const = default;
   };
   static bool overlap(const Store& store, const Value& address, unsigned size) {
     return store.address.same_base(address) && (static_cast<std::uint64_t>(address.minus(store.address)) < store.size ||

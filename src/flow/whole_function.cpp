@@ -1,8 +1,10 @@
 #include "flow/whole_function.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
+#include "base/x86_signal_return.h"
 #include "flow/frame_flow.h"
 #include "flow/rows.h"
 #include "flow/x86_64.h"
@@ -86,9 +88,16 @@ class Function {
   Function(const CodeSource& source, AddressRange range, std::uint32_t budget)
       : source_(source), range_(range), flow_(source, range.begin, size(), options(budget)) {
     flow_.run();
-    flow_.for_each([this](std::uint32_t, std::uint32_t length, const Path<Machine>& path, const Flow& flow,
-                          const Path<Machine>& behind) { judge(length, path, flow, behind); },
-                   [this](std::uint32_t, const auto&) { agrees_ = false; });
+    flow_.for_each(
+        [this](std::uint32_t at, std::uint32_t length, const Path<Machine>& path, const Flow& flow,
+               const Path<Machine>& behind) {
+          if (length == 0) return;
+          judge(path, flow, behind);
+          if (!agrees_) return;
+          add_row(at, length, path, flow);
+          calls_system_ |= is_system_call(at, length);
+        },
+        [this](std::uint32_t, const auto&) { agrees_ = false; });
   }
 
   // Do all the ways out give the frame back, and at least one by a return?
@@ -96,15 +105,15 @@ class Function {
   // A jump leads behind the end with the frame still there: the function goes on there.
   [[nodiscard]] bool goes_on() const { return goes_on_; }
 
-  WholeFunction whole() {
-    WholeFunction whole{.range = range_, .rows = {}};
-    flow_.for_each(
-        [&](std::uint32_t at, std::uint32_t length, const Path<Machine>& path, const Flow& flow, const Path<Machine>&) {
-          if (length == 0) return;
-          add_row(whole.rows, at, length, path, flow);
-          whole.calls_system |= is_system_call(at, length);
-        },
-        [](std::uint32_t, const auto&) {});
+  [[nodiscard]] WholeFunction whole() const {
+    WholeFunction whole{.range = range_, .rows = {}, .calls_system = calls_system_};
+    const bool keeps_fp = (kept_ >> kFp & 1) != 0;
+    for (const FrameRow& found : rows_) {
+      if (!keeps_fp && found.cfa.is_at(Registers::fp_number(Machine::kArchitecture))) continue;
+      FrameRow row = found;
+      lose_registers(row);
+      append(whole.rows, row);
+    }
     return whole;
   }
 
@@ -131,8 +140,7 @@ class Function {
   }
   [[nodiscard]] bool is_inside(std::uint64_t target) const { return range_.contains(target); }
 
-  void judge(std::uint32_t length, const Path<Machine>& path, const Flow& flow, const Path<Machine>& behind) {
-    if (length == 0) return;
+  void judge(const Path<Machine>& path, const Flow& flow, const Path<Machine>& behind) {
     switch (flow.kind) {
       case Flow::kReturn:
         returns_ = true;
@@ -155,31 +163,67 @@ class Function {
   }
 
   [[nodiscard]] bool is_system_call(std::uint32_t at, std::uint32_t length) const {
-    constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
-    std::uint8_t bytes[sizeof kSystemCall];
-    return length == sizeof bytes && source_.read(range_.begin + at, bytes, sizeof bytes) &&
-           std::ranges::equal(bytes, kSystemCall);
+    std::uint8_t bytes[x86::kSystemCallSize];
+    return length == sizeof bytes && source_.read(range_.begin + at, bytes, sizeof bytes) && x86::is_syscall(bytes);
   }
 
   // The row of a call is also that of the return address behind it, and of padding there.
-  void add_row(std::vector<FrameRow>& rows, std::uint32_t at, std::uint32_t length, const Path<Machine>& path,
-               const Flow& flow) {
+  void add_row(std::uint32_t at, std::uint32_t length, const Path<Machine>& path, const Flow& flow) {
     if (flow.kind == Flow::kCall) {
       call_ = path;
       Machine::forget_by_call(call_.state, 0);
     }
     const Path<Machine>& here = flow.kind == Flow::kCall ? call_ : path;
+    const std::uint64_t begin = range_.begin + at;
+    const std::uint64_t end =
+        flow.kind == Flow::kCall ? range_.begin + flow_.behind_padding(at + length) : begin + length;
+    if (has_last_ && same_for_rows(last_.state, here.state)) {
+      if (!last_row_) return;
+      if (rows_.back().end == begin) {  // it was appended last
+        rows_.back().end = end;
+        return;
+      }
+    } else {
+      last_ = here;
+      has_last_ = true;
+      last_row_ = row_of(here);
+      if (!last_row_) return;
+    }
+    last_row_->begin = begin;
+    last_row_->end = end;
+    append(rows_, *last_row_);
+  }
+  // Whatever it begins and ends at.
+  [[nodiscard]] static std::optional<FrameRow> row_of(const Path<Machine>& here) {
     const Value cfa = entry_cfa<Machine>();
     const bool by_sp = here.state[kSp].same_base(cfa);
-    if (!by_sp && ((kept_ >> kFp & 1) == 0 || !here.state[kFp].same_base(cfa))) return;
+    if (!by_sp && !here.state[kFp].same_base(cfa)) return std::nullopt;
     const auto rule = cfa_by<Machine>(here.state, by_sp ? kSp : kFp);
     FrameRow row;
-    if (!rule || !row_but_cfa(here, preserved_slots<Machine>(), range_.begin + at, row)) return;
-    if (row.return_address != RegisterRule::at_cfa(-Machine::kEntryCfa)) return;  // who has it now may change it
+    if (!rule || !row_but_cfa(here, preserved_slots<Machine>(), 0, row)) return std::nullopt;
+    if (row.return_address != RegisterRule::at_cfa(-Machine::kEntryCfa)) return std::nullopt;  // it may be changed
     row.cfa = *rule;
-    row.end = row.begin + length;
-    if (flow.kind == Flow::kCall) row.end = range_.begin + flow_.behind_padding(at + length);
-    lose_registers(row);
+    return row;
+  }
+  // Do both states have the same row? Nearly all instructions leave the frame alone.
+  [[nodiscard]] static bool same_for_rows(const State& a, const State& b) {
+    constexpr std::uint64_t kOfRows = preserved_slots<Machine>() | std::uint64_t{1} << kSp;
+    if (!a.same_stores(b)) return false;
+    std::optional<bool> elsewhere;  // is anything stored that is not found by the frame's address?
+    for (unsigned i = 0; i < Machine::kSlots; ++i) {
+      if (a[i] == b[i]) continue;
+      if ((kOfRows >> i & 1) != 0 || a[i].kind == Value::kRegister || b[i].kind == Value::kRegister) return false;
+      if (!elsewhere) elsewhere = stores_elsewhere(a);
+      if (*elsewhere && (a[i].is_address() || b[i].is_address())) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] static bool stores_elsewhere(const State& state) {
+    bool any = false;
+    state.for_each_store([&](const Value& address, const Value&) { any |= !address.same_base(entry_cfa<Machine>()); });
+    return any;
+  }
+  static void append(std::vector<FrameRow>& rows, const FrameRow& row) {
     if (!rows.empty() && rows.back().end == row.begin && same_row(Machine::kArchitecture, rows.back(), row))
       rows.back().end = row.end;
     else
@@ -199,8 +243,11 @@ class Function {
   const CodeSource& source_;
   AddressRange range_;
   FrameFlow<Machine> flow_;
-  Path<Machine> call_;
-  bool agrees_ = true, returns_ = false, goes_on_ = false;
+  Path<Machine> call_, last_;
+  std::optional<FrameRow> last_row_;  // of last_
+  bool has_last_ = false;
+  std::vector<FrameRow> rows_;
+  bool agrees_ = true, returns_ = false, goes_on_ = false, calls_system_ = false;
   std::uint64_t kept_ = preserved_slots<Machine>();  // of these, as the returns have them
 };
 

@@ -505,7 +505,7 @@ void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
       path.sp_if_equal = path.state[x86_64::kDwarfNumbers[reg == 4 ? rm : reg]];
     return;
   }
-  if (bytes[0] != 0x0f || bytes[1] != 0x05) return;
+  if (!x86::is_syscall(bytes)) return;
   const auto read = [&](std::uint64_t address, std::uint8_t* to, std::size_t size) {
     return code.read(address, to, size) == size;
   };

@@ -1,10 +1,10 @@
 // The first instruction of a thread, and its first C function if nothing describes that and it never returns. An
 // example is musl's start(), which ends by calling pthread_exit(). No path out of it can be followed, and a stripped
 // library does not tell where it begins.
-#include <cstring>
 #include <optional>
 #include <span>
 
+#include "base/x86_signal_return.h"
 #include "flow/stack_effect.h"
 #include "walk/code_answers.h"
 #include "walk/inside.h"
@@ -78,12 +78,10 @@ void tell_if_followed(const StepContext& context, const FrameRow& row, const Cal
 
 // Where a thread goes that has just been made, if it may stand here: behind a system call, and 0 is in rax. 0: none.
 std::uint64_t new_thread_goes_to(const StepContext& context) {
-  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
   const CodeAddress pc = context.frame.pc();
-  std::uint8_t before[sizeof kSystemCall];
+  std::uint8_t before[x86::kSystemCallSize];
   if (context.frame.registers.architecture() != Architecture::kX86_64 || pc.is_return_address() ||
-      !read_code(context, pc.value() - sizeof before, before, sizeof before) ||
-      std::memcmp(before, kSystemCall, sizeof before) != 0)
+      !read_code(context, pc.value() - sizeof before, before, sizeof before) || !x86::is_syscall(before))
     return 0;
   return goes_if_zero(context, pc.value());
 }

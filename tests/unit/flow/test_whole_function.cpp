@@ -195,6 +195,40 @@ TEST_F(WholeFunctions, SayMoreThanASearch) {
   EXPECT_EQ(found_at_call(), by_search) << "other code may be there any time";
 }
 
+TEST_F(WholeFunctions, AFramePointerThatIsNotKeptSaysNothing) {
+  // push rbp; lea rbp, [rsp+8]; and rsp, -32; nop; call; lea rsp, [rbp-8]; pop rbp; ret
+  std::vector<int> code{0x55, 0x48, 0x8d, 0x6c, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x90,
+                        0xe8, 0,    0,    0x10, 0,    0x48, 0x8d, 0x65, 0xf8, 0x5d, 0xc3};
+  const auto by_fp = [&] {
+    found = whole_function_at(kFirst + 10);
+    const FrameRow* const row = found.find(kFirst + 10);
+    return row != nullptr && row->cfa == CfaRule::at(x86_64::kRbp, 8);
+  };
+  put(kFirst, code);
+  EXPECT_TRUE(by_fp());
+  code[code.size() - 2] = 0x59;  // pop rcx: the caller's is lost
+  put(kFirst, code);
+  EXPECT_FALSE(by_fp());
+  EXPECT_FALSE(found.rows.empty()) << "sp still says where the frame is";
+}
+
+// mov rdi, [rsi]; mov r8, rdi; mov [rdi], rbx; xor ebx, ebx; xor edi, edi; nop; mov rbx, [r8]; ret
+TEST_F(WholeFunctions, WhereARegisterWasSavedIsSaidByAnotherOneLater) {
+  put(kFirst,
+      {0x48, 0x8b, 0x3e, 0x49, 0x89, 0xf8, 0x48, 0x89, 0x1f, 0x31, 0xdb, 0x31, 0xff, 0x90, 0x49, 0x8b, 0x18, 0xc3});
+  found = whole_function_at(kFirst);
+  const auto rbx_at = [this](std::uint64_t at) {
+    const FrameRow* const row = found.find(at);
+    const RegisterRule* const rule = row != nullptr ? row->registers.find(x86_64::kRbx) : nullptr;
+    return rule != nullptr ? *rule : RegisterRule::same_value();
+  };
+  const RegisterRule by_rdi = rbx_at(kFirst + 11), by_r8 = rbx_at(kFirst + 13);
+  EXPECT_FALSE(by_rdi.is(RegisterRule::kUndefined) || by_rdi.is(RegisterRule::kSameValue));
+  EXPECT_FALSE(by_r8.is(RegisterRule::kUndefined) || by_r8.is(RegisterRule::kSameValue));
+  EXPECT_FALSE(by_rdi == by_r8);
+  EXPECT_TRUE(rbx_at(kFirst + 17) == by_r8) << "it is still there";
+}
+
 // Of GraalVM's native images each function that is compiled at run time has a mapping of its own.
 TEST_F(WholeFunctions, AMappingBeginsWithAFunction) {
   // push rbx; nop; pop rbx; ret

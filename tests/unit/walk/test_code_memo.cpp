@@ -541,6 +541,24 @@ TEST_F(FunctionOfAFile, IsFollowedOnceWhereverTheFileIsMapped) {
   EXPECT_NE(reads(), 0U);
 }
 
+TEST_F(FunctionOfAFile, AllGoWhereThereAreTooManyRows) {
+  FunctionMemo memo;
+  const auto follow = [&](std::uint64_t number) {
+    return offset(0x10000, [&](const CodeSource& source, FrameRow& row) {
+      return memo.row_at({number, kFunction + 8}, 0x10000, false, source, row);
+    });
+  };
+  EXPECT_EQ(follow(0), 32);
+  const std::size_t rows = memo.known({0, kFunction})->rows.size(), most = FunctionMemo::kMaxRows / rows;
+  for (std::size_t i = 1; i < most; ++i) (void)follow(i);
+  EXPECT_NE(memo.known({0, kFunction}), nullptr);
+  EXPECT_EQ(follow(most), 32);
+  EXPECT_EQ(memo.known({0, kFunction}), nullptr);
+  EXPECT_NE(memo.known({most, kFunction}), nullptr);
+  for (std::size_t i = 1; i < most; ++i) (void)follow(most + i);
+  EXPECT_NE(memo.known({most, kFunction}), nullptr) << "counted anew";
+}
+
 // The same of generated code, which may become other code.
 TEST_F(FunctionOfAFile, IsFollowedAgainWhereItHasChanged) {
   FunctionMemo memo;
