@@ -165,7 +165,7 @@ class HotSpot final : public Runtime {
     Tables tables;
     tables.take(CodeMap::make(*structs));
     tables.null_free = structs->jdk_version(*memory_) >= kNullFreeSince;
-    tables.bcp_below_frame = (structs->is_jdk_8() ? 7 : 8) * 8;
+    tables.bcp_below_frame = std::uint64_t{structs->is_jdk_8() ? 7U : 8U} * 8;
     tables.take(Names::make(*structs, tables.null_free));
     return tables;
   }
