@@ -44,6 +44,20 @@ FunctionMemo::Kept FunctionMemo::follow(const CodePlace& at, std::uint64_t bias,
   return kept;
 }
 
+void FunctionMemo::drop(Functions::const_iterator known) {
+  rows_ -= known->second.function->rows.size();
+  functions_.erase(known);
+}
+
+void FunctionMemo::keep(std::uint64_t code, Kept kept) {
+  const flow::WholeFunction& function = *kept.function;
+  const auto replaced = functions_.find({code, function.range.begin});
+  if (replaced != functions_.end()) drop(replaced);
+  if (functions_.size() >= kMaxFunctions || rows_ + function.rows.size() > kMaxRows) clear();
+  rows_ += function.rows.size();
+  functions_.emplace(std::pair(code, function.range.begin), std::move(kept));
+}
+
 bool FunctionMemo::row_at(const CodePlace& at, std::uint64_t bias, bool changes, const flow::CodeSource& source,
                           FrameRow& row) {
   const auto known = find(at);
@@ -51,11 +65,10 @@ bool FunctionMemo::row_at(const CodePlace& at, std::uint64_t bias, bool changes,
   if (known != functions_.end() && (!changes || known->second.reads.are_same(source))) {
     function = known->second.function;
   } else {
+    if (known != functions_.end()) drop(known);
     Kept kept = follow(at, bias, changes, source);
     function = kept.function;
-    if (functions_.size() >= kMaxFunctions || rows_ + function->rows.size() > kMaxRows) clear();
-    rows_ += function->rows.size();
-    if (!kept.reads.is_too_much()) functions_[{at.code, function->range.begin}] = std::move(kept);
+    if (!kept.reads.is_too_much()) keep(at.code, std::move(kept));
   }
   const FrameRow* const found = function->find(at.address);
   if (found == nullptr) return false;

@@ -42,6 +42,8 @@ class FunctionMemo {
   using Functions = std::map<std::pair<std::uint64_t, std::uint64_t>, Kept>;
   [[nodiscard]] Functions::const_iterator find(const CodePlace& at) const;
   Kept follow(const CodePlace& at, std::uint64_t bias, bool changes, const flow::CodeSource& source);
+  void drop(Functions::const_iterator known);
+  void keep(std::uint64_t code, Kept kept);
 
   Functions functions_;
   std::size_t rows_ = 0;

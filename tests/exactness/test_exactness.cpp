@@ -68,9 +68,8 @@ TEST(Exactness, FramesWithoutUnwindInformation) { hold_program("frames_bare", {1
 TEST(Exactness, Signals) { hold_program("signals", {100, 99.6}); }    // longjmp
 TEST(Exactness, Contexts) { hold_program("contexts", {100, 96.3}); }  // swapcontext takes r12 for itself
 TEST(Exactness, HandWrittenAssembly) { hold_program("assembly", {.every_stack = true}); }
-TEST(Exactness, GeneratedCodeThatKeepsNoRegisters) {
-  hold_program("no_registers", {100, 92});
-}  // what it does not keep
+// What the code does not keep is not known.
+TEST(Exactness, GeneratedCodeThatKeepsNoRegisters) { hold_program("no_registers", {100, 92}); }
 TEST(Exactness, StaticMusl) {
 #ifdef WINDLASS_HAS_MUSL
   hold_program("signals_musl", {100, 99});  // longjmp

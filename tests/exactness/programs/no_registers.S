@@ -3,7 +3,7 @@
         .text
         .globl  generated, generated_end
         .p2align 4
-generated:                      # long generated(long n, generated, long seed)
+generated:                      # long generated(long n, void* generated)
         sub     $0x38, %rsp
         lea     -0x4000(%rsp), %rax
         cmp     %rax, %rdi

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -30,19 +31,22 @@ class WholeFunctions : public testing::Test {
     return row != nullptr && row->cfa.is_at(x86_64::kRsp) ? row->cfa.offset() : 0;
   }
   WholeFunction whole_function_at(std::uint64_t at) {
-    const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
-      if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
-      std::memcpy(to, &bytes_[address - kCode], size);
-      return true;
-    };
-    const auto kind = [this](std::uint64_t address) { return address - kCode < kSize ? kind_ : CodeKind::kNoCode; };
     const auto plausible = [](const FrameRow&) { return true; };
-    return whole_function({Architecture::kX86_64, read, kind, plausible}, at);
+    return whole_function({Architecture::kX86_64, read_, kind_at_, plausible}, at);
   }
 
   CodeKind kind_ = CodeKind::kFile;
   std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(kSize, kInt3);
   WholeFunction found;
+  const std::function<bool(std::uint64_t, void*, std::size_t)> read_ = [this](std::uint64_t address, void* to,
+                                                                              std::size_t size) {
+    if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
+    std::memcpy(to, &bytes_[address - kCode], size);
+    return true;
+  };
+  const std::function<CodeKind(std::uint64_t)> kind_at_ = [this](std::uint64_t address) {
+    return address - kCode < kSize ? kind_ : CodeKind::kNoCode;
+  };
 };
 
 // sub rsp, 24; test edi, edi; je 1f; mov rbx, rdi; call; nop; add rsp, 24; ret; 1: call; nop
@@ -163,21 +167,14 @@ TEST_F(WholeFunctions, UnreachedCodeHasNoRow) {
 // sub rsp, 24; call; nop: the function never returns here, and what stands behind is another one.
 TEST_F(WholeFunctions, SayMoreThanASearch) {
   put(kFirst, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3});
-  CodeKind code = CodeKind::kFile;
   bool is_known = false, fits = true;
-  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
-    if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
-    std::memcpy(to, &bytes_[address - kCode], size);
-    return true;
-  };
-  const auto kind = [&](std::uint64_t address) { return address - kCode < kSize ? code : CodeKind::kNoCode; };
   const auto plausible = [&](const FrameRow& row) { return fits || row.cfa.offset() == 16; };
   const auto whole = [&](const CodeSource&, CodeAddress, FrameRow& row) {
     row.cfa = CfaRule::at(x86_64::kRsp, 32);
     row.return_address = RegisterRule::at_cfa(-8);
     return is_known;
   };
-  CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  CodeSource source{Architecture::kX86_64, read_, kind_at_, plausible};
   source.by_whole_function = whole;
   const OwnScratch scratch(make_scratch());
   const auto found_at_call = [&] {
@@ -191,7 +188,7 @@ TEST_F(WholeFunctions, SayMoreThanASearch) {
   fits = false;
   EXPECT_EQ(found_at_call(), by_search) << "the row does not fit the stack";
   fits = true;
-  code = CodeKind::kGenerated;
+  kind_ = CodeKind::kGenerated;
   EXPECT_EQ(found_at_call(), by_search) << "other code may be there any time";
 }
 
@@ -264,19 +261,13 @@ TEST_F(WholeFunctions, ProveGeneratedCodeThatKeepsNoRegisters) {
   kind_ = CodeKind::kGenerated;
   put(kCode, {0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0x10, 0, 0x31, 0xdb, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3});
   std::int32_t depth = 0;
-  const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
-    if (address - kCode >= kSize || size > kSize - (address - kCode)) return false;
-    std::memcpy(to, &bytes_[address - kCode], size);
-    return true;
-  };
-  const auto kind = [&](std::uint64_t address) { return address - kCode < kSize ? kind_ : CodeKind::kNoCode; };
   const auto plausible = [](const FrameRow&) { return true; };
   const auto whole = [&](const CodeSource&, CodeAddress, FrameRow& row) {
     row.cfa = CfaRule::at(x86_64::kRsp, depth);
     row.return_address = RegisterRule::at_cfa(-8);
     return depth != 0;
   };
-  CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  CodeSource source{Architecture::kX86_64, read_, kind_at_, plausible};
   source.by_whole_function = whole;
   const OwnScratch scratch(make_scratch());
   const auto certainty = [&] {
